@@ -1,0 +1,212 @@
+"""Algorithm 1 on flat vectors: the local round, the fold, the server round.
+
+Read it beside the paper. One vector holds every trainable parameter; m is in gradient units.
+All ten rows of `domo.methods` run through these functions; a `Kernel` says which terms are on.
+
+    silo k:  x = x_r ; m = mbar_r (average) or 0 (reset)
+             pre-fusion:    x -= h*beta*P*m_r                   once            (line 7)
+             P times:       g = grad(x) + wd*x ; m = mu_l*m + g                 (line 8)
+                            x -= h*m ; intra-fusion: x -= h*beta*m_r            (lines 9, 10)
+             d = (1/P) sum_p m_{p+1}                            no fusion in it (line 12)
+    server:  D = mean of d ; m_{r+1} = mu_s*m_r + D ; x_{r+1} = x_r - alpha*h*P*m_{r+1}
+                                                                                (lines 14, 15)
+
+Scalars are computed in float64 and rounded once. Products and sums are separate operations, so a
+result does not depend on where an entry lies in a block.
+
+Source: Xu and Huang, AAAI-22, Algorithm 1; docs/algorithm.md maps each line.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from domo.errors import DivergenceError
+from domo.methods import Kernel
+
+BLOCK = 1 << 18
+"""Entries that the server works on at a time: 1 MiB of float32."""
+
+ReadBlock = Callable[[int, int], Tensor]
+"""Entries lo..hi of one participant's vector."""
+
+
+def infer_momentum(x_prev: Tensor, x: Tensor, scale: float) -> Tensor:
+    """m_r from two server models (line 5): (x_{r-1} - x_r) / scale.
+
+    Args:
+        x_prev: x_{r-1}, shape (n,).
+        x: x_r, shape (n,).
+        scale: alpha*h*P_ref of the round that produced x_r; one float64 from the coordinator.
+    """
+    return (x_prev - x).div_(scale)
+
+
+class LocalSGD(torch.optim.SGD):
+    """The local steps of one round (lines 6-12), at the cost of stock momentum SGD.
+
+    DOMO is stock `SGD(momentum=mu_l)` after one shift of the weights. DOMO-S is stock momentum SGD
+    on the buffer m + beta*m_r with the gradient g + (1 - mu_l)*beta*m_r. d is recovered from where
+    the weights started and ended; nothing is summed per step.
+
+    Args:
+        kernel: The method's constants.
+        x: The flat vector that holds the weights; x_r when `begin` is called. Shape (n,).
+        params: The parameters, views that tile `x` in order.
+        h: Step size eta of this round.
+        num_steps: P of this silo.
+        m_r: Server momentum, shape (n,), gradient units; needed by fusion only.
+        mbar_r: Mean local momentum at the end of the last round, shape (n,); average rows only.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        x: Tensor,
+        params: Sequence[Tensor],
+        *,
+        h: float,
+        num_steps: int,
+        m_r: Tensor | None = None,
+        mbar_r: Tensor | None = None,
+    ):
+        self.kernel, self.x, self.params = kernel, x, list(params)
+        self.h, self.num_steps, self.num_done = h * kernel.lr_scale, num_steps, 0
+        self.m_r = m_r if kernel.fusion != "none" else None
+        super().__init__(
+            self.params, lr=self.h, momentum=kernel.mu_l, weight_decay=kernel.wd, fused=True
+        )
+        self._step_supports_amp_scaling = False  # gradients are unscaled before our shift
+        self.m = (
+            (mbar_r.clone() if mbar_r is not None else torch.zeros_like(x))
+            if (kernel.mu_l)
+            else None
+        )
+        self.shift: list[Tensor] | None = None
+        if kernel.fusion == "intra" and m_r is not None:
+            if self.m is not None:
+                self.m.add_(m_r * kernel.beta)
+            self.shift = self._views(m_r * ((1 - kernel.mu_l) * kernel.beta))
+        if self.m is not None:
+            for p, buffer in zip(self.params, self._views(self.m), strict=True):
+                self.state[p]["momentum_buffer"] = buffer
+
+    def _views(self, vector: Tensor) -> list[Tensor]:
+        parts = torch.split(vector, [p.numel() for p in self.params])
+        return [v.view_as(p) for v, p in zip(parts, self.params, strict=True)]
+
+    def begin(self) -> None:
+        """Pre-momentum fusion (line 7, Option I), and remember the bits that we start from."""
+        k = self.kernel
+        if k.fusion == "pre" and self.m_r is not None:
+            self.x.sub_(self.m_r * (self.h * k.beta * self.num_steps))
+        self.start = self.x.clone()
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One local step (lines 8-10). A parameter without gradient has gradient 0."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for p in self.params:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        if self.shift is not None:
+            grads = [p.grad for p in self.params if p.grad is not None]
+            torch._foreach_add_(grads, self.shift)
+        super().step()
+        self.num_done += 1
+        return loss
+
+    @torch.no_grad()
+    def finish(self) -> tuple[Tensor, Tensor | None]:
+        """(d_k, m_{k,P}): the update (line 12), and the local momentum where it is averaged."""
+        k, m = self.kernel, self.m
+        d = self.start.sub_(self.x)
+        if k.fusion == "intra" and self.m_r is not None:
+            d.sub_(self.m_r * (self.h * k.beta * self.num_steps))
+            if m is not None:
+                m.sub_(self.m_r * k.beta)
+        return d.div_(self.h * self.num_steps), m if k.average else None
+
+
+def blocks(n: int) -> Iterator[tuple[int, int]]:
+    """(lo, hi) of consecutive blocks that cover n entries."""
+    return ((lo, min(lo + BLOCK, n)) for lo in range(0, n, BLOCK))
+
+
+def fold(readers: Sequence[ReadBlock], omegas: Sequence[float], lo: int, hi: int) -> Tensor:
+    """Weighted mean of one block over the participants, summed in the order given.
+
+    Args:
+        readers: One for each participant, in roster order.
+        omegas: Raw weights, > 0; divided by their sum once, at the end.
+    """
+    total: Tensor | None = None
+    for read, omega in zip(readers, omegas, strict=True):
+        part = read(lo, hi)
+        part = part * omega if omega != 1 else part
+        total = part.clone() if total is None else total.add_(part)
+    if total is None:
+        raise ValueError("nobody to average over")
+    return total.div_(sum(omegas))
+
+
+def average(readers: Sequence[ReadBlock], omegas: Sequence[float], n: int) -> Tensor:
+    """Weighted mean of whole vectors of n entries: mbar_{r+1}, or float buffers."""
+    parts = [fold(readers, omegas, lo, hi) for lo, hi in blocks(n)]
+    return torch.cat(parts) if parts else torch.empty(0)
+
+
+def reference_steps(omegas: Sequence[float], steps: Sequence[int]) -> float:
+    """P_ref = sum_k omega_k P_k / sum_k omega_k."""
+    return sum(w * p for w, p in zip(omegas, steps, strict=True)) / sum(omegas)
+
+
+def inference_scale(kernel: Kernel, h: float, p_ref: float) -> float:
+    """alpha*h*P_ref: x_r - x_{r+1} in units of m_{r+1}."""
+    return kernel.alpha * (h * kernel.lr_scale) * p_ref
+
+
+@torch.no_grad()
+def server_round(
+    kernel: Kernel,
+    x_r: Tensor,
+    m_r: Tensor,
+    updates: Sequence[ReadBlock],
+    omegas: Sequence[float],
+    steps: Sequence[int],
+    h: float,
+) -> tuple[Tensor, Tensor]:
+    """Close a round (lines 14, 15): fold the updates into server momentum and step the model.
+
+    Args:
+        kernel: The method's constants.
+        x_r: Server model, shape (n,).
+        m_r: Server momentum, shape (n,), gradient units.
+        updates: Readers of d_k, in roster order.
+        omegas: Raw weights of the participants.
+        steps: Their P_k.
+        h: Step size eta of this round.
+
+    Returns:
+        (x_{r+1}, m_{r+1}), new tensors.
+
+    Raises:
+        DivergenceError: x_{r+1} has non-finite entries.
+    """
+    scale = inference_scale(kernel, h, reference_steps(omegas, steps))
+    if kernel.step_norm == "delta":
+        omegas = [w * p for w, p in zip(omegas, steps, strict=True)]
+    x, m, bad = torch.empty_like(x_r), torch.empty_like(m_r), 0
+    for lo, hi in blocks(x_r.numel()):
+        mean = fold(updates, omegas, lo, hi)
+        torch.mul(m_r[lo:hi], kernel.mu_s, out=m[lo:hi]).add_(mean)
+        torch.sub(x_r[lo:hi], m[lo:hi] * scale, out=x[lo:hi])
+        bad += int((~torch.isfinite(x[lo:hi])).sum())
+    if bad:
+        raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
+    return x, m

@@ -1,0 +1,257 @@
+"""The configuration of a run: what all silos and the simulation must agree on.
+
+Everything here is part of the run's digest. Who may be missing, and for how long, is policy and is
+part of it too, so a run can be understood from this object alone.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from domo.errors import ConfigError
+from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
+from domo.training import generator_for
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SiloId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class RunConfig(BaseModel):
+    """One run: a task, a method, R rounds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """Shown everywhere; the method's and the task's name by default."""
+    task: str
+    """A named task (`domo tasks` lists them) or `module:Class` importable at the silos."""
+    method: str = "DOMO"
+    """FedAvg, FedAvgSM, FedAvgLM, FedAvgLM-Z, FedAvgSLM, FedAvgSLM-Z, DOMO, DOMO-S, ..."""
+    num_rounds: int = Field(ge=1)
+    """R."""
+    seed: int = Field(0, ge=0)
+    """Initial model, sampling of silos, order of batches, dropout and augmentation."""
+    threads: int = Field(1, ge=1)
+    """CPU threads of torch at each silo; part of what makes bytes equal."""
+
+    local_lr: Positive = 0.05
+    """eta before decay."""
+    lr_decay: float = Field(0.1, gt=0, le=1)
+    """Factor on eta at each milestone."""
+    lr_milestones: tuple[float, ...] = ()
+    """Fractions of num_rounds at which eta decays, such as [0.6, 0.8]."""
+    local_lrs: tuple[Positive, ...] | None = None
+    """Explicit eta for each round."""
+
+    local_epochs: Positive | None = None
+    """E; P = ceil(E * ceil(n/b)). 1 where neither this nor local_steps is given."""
+    local_steps: int | None = Field(None, ge=1)
+    """P."""
+    local_steps_list: tuple[int | dict[str, int], ...] | None = None
+    """Explicit P for each round, or P for each silo in each round."""
+    batch_size: int = Field(32, ge=1)
+    """b."""
+
+    server_momentum: float = Field(0.9, ge=0, lt=1)
+    """mu_s."""
+    local_momentum: float = Field(0.6, ge=0, lt=1)
+    """mu_l."""
+    fusion_coef: float = Field(0.9, ge=0, allow_inf_nan=False)
+    """beta."""
+    server_lr: Positive = 1.0
+    """alpha."""
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Inside the gradient."""
+    step_norm: StepNorm = "per_silo"
+    """How unequal P_k are averaged."""
+    weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
+    """omega_k: 1, the number of samples, or a number for each silo."""
+
+    num_silos: int | None = Field(None, ge=1)
+    """K: the roster is the first K silos to enrol. Not with `roster`."""
+    roster: tuple[SiloId, ...] | None = None
+    """The silos by name."""
+    participation: int | None = Field(None, ge=1)
+    """S of K silos in each round; all by default."""
+    participants: tuple[tuple[SiloId, ...], ...] | None = None
+    """Explicit participants of each round."""
+
+    on_missing: Literal["wait", "proceed", "fail"] = "wait"
+    """When a round's deadline passes: wait on, go on with those that are there, or fail."""
+    min_silos: int | None = Field(None, ge=1)
+    """Updates that a round needs under `proceed`; all of the participants by default."""
+    required_silos: tuple[SiloId, ...] = ()
+    """Silos without which no round closes (in rounds that they are sampled for)."""
+    round_deadline_s: Positive | None = None
+    """Seconds after which `on_missing` decides; never by default."""
+    grace_s: float = Field(0.0, ge=0)
+    """Seconds that a round stays open for the others once it has min_silos updates."""
+
+    evaluate_every: int = Field(1, ge=0)
+    """Test the server model every so many rounds (and at the end); 0: never."""
+    evaluation_deadline_s: Positive = 120.0
+    """How long the run waits for the last numbers on x_R."""
+    initial_model: str | None = None
+    """Safetensors file made by `domo init`, at the coordinator."""
+    similarity: float = Field(0.05, ge=0, le=1)
+    """s of the split, for silos that train on a shard of a public dataset (`--shard`)."""
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        def need(ok: bool, text: str) -> None:
+            if not ok:
+                raise ValueError(text)
+
+        try:
+            object.__setattr__(self, "method", canonical_name(self.method))
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        need(not (self.num_silos and self.roster), "give num_silos or roster, not both")
+        twice = self.roster and len(set(self.roster)) < len(self.roster)
+        need(not twice, "roster names a silo twice")
+        k = len(self.roster) if self.roster else self.num_silos
+        s = self.participation
+        need(s is None or k is None or s <= k, f"participation = {s} is more than {k} silos")
+        most = s or k
+        need(
+            self.min_silos is None or most is None or self.min_silos <= most,
+            f"min_silos = {self.min_silos} is more than the {most} silos of a round",
+        )
+        given = [self.local_epochs, self.local_steps, self.local_steps_list]
+        need(sum(g is not None for g in given) <= 1, "give one of local_epochs, local_steps(_list)")
+        for key in ("local_lrs", "local_steps_list", "participants"):
+            value = getattr(self, key)
+            need(
+                value is None or len(value) == self.num_rounds,
+                f"{key} must have one entry for each of the {self.num_rounds} rounds"
+                + (f", it has {len(value)}" if value is not None else ""),
+            )
+        need(all(p for p in self.participants or ()), "participants has a round with nobody in it")
+        need(
+            all(0 < m <= 1 for m in self.lr_milestones),
+            "lr_milestones are fractions of num_rounds, in (0, 1]",
+        )
+        for entry in self.local_steps_list or ():
+            steps = entry.values() if isinstance(entry, dict) else [entry]
+            need(all(p >= 1 for p in steps), "local_steps_list has a number below 1")
+        if self.roster:
+            named = set(self.required_silos) | {s for p in self.participants or () for s in p}
+            unknown = sorted(named - set(self.roster))
+            need(not unknown, f"not on the roster: {', '.join(unknown)}")
+        need(
+            self.on_missing == "wait" or self.round_deadline_s is not None or bool(self.min_silos),
+            f'on_missing = "{self.on_missing}" needs round_deadline_s or min_silos',
+        )
+        return self
+
+    @property
+    def title(self) -> str:
+        """The run's name."""
+        return self.name or f"{self.method}-{self.task}".replace(":", ".").lower()
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of every field."""
+        text = self.model_dump_json()
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The constants of the method."""
+        return Hyperparameters(
+            server_momentum=self.server_momentum,
+            local_momentum=self.local_momentum,
+            fusion_coef=self.fusion_coef,
+            server_lr=self.server_lr,
+            weight_decay=self.weight_decay,
+            step_norm=self.step_norm,
+        )
+
+    @property
+    def kernel(self) -> Kernel:
+        """The method with its numbers filled in."""
+        return make_kernel(self.method, self.hyperparameters)
+
+    @property
+    def expected_silos(self) -> int:
+        """K."""
+        return len(self.roster) if self.roster else (self.num_silos or 1)
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether silos must say how many samples they have."""
+        by_epochs = self.local_steps is None and self.local_steps_list is None
+        return by_epochs or self.weights == "samples"
+
+    def lr_at(self, round_index: int) -> float:
+        """eta_r."""
+        if self.local_lrs is not None:
+            return self.local_lrs[round_index]
+        passed = sum(round_index >= m * self.num_rounds for m in self.lr_milestones)
+        return self.local_lr * self.lr_decay**passed
+
+    def steps_at(self, round_index: int, silo_id: str, num_samples: int) -> int:
+        """P of a silo in a round.
+
+        Raises:
+            ConfigError: The explicit list has no entry for the silo.
+        """
+        if self.local_steps_list is not None:
+            entry = self.local_steps_list[round_index]
+            if isinstance(entry, int):
+                return entry
+            if silo_id not in entry:
+                raise ConfigError(f"local_steps_list[{round_index}] has no entry for {silo_id}")
+            return entry[silo_id]
+        if self.local_steps is not None:
+            return self.local_steps
+        batches = math.ceil(num_samples / self.batch_size)
+        return max(1, math.ceil(round((self.local_epochs or 1.0) * batches, 9)))
+
+    def participants_at(self, round_index: int, roster: Sequence[str]) -> list[str]:
+        """The silos of a round, in roster order: listed, sampled by (seed, r), or all.
+
+        Raises:
+            ConfigError: The explicit list names a silo that is not on the roster.
+        """
+        if self.participants is not None:
+            named = set(self.participants[round_index])
+            if named - set(roster):
+                raise ConfigError(
+                    f"participants[{round_index}] names {', '.join(sorted(named - set(roster)))}, "
+                    "not on the roster"
+                )
+            return [s for s in roster if s in named]
+        size = self.participation
+        if size is None or size >= len(roster):
+            return list(roster)
+        source = generator_for(self.seed, "", round_index, 0, "participants")
+        chosen = torch.randperm(len(roster), generator=source)[:size].tolist()
+        return [s for i, s in enumerate(roster) if i in set(chosen)]
+
+    def weight_of(self, silo_id: str, num_samples: int) -> float:
+        """omega_k.
+
+        Raises:
+            ConfigError: The table has no weight for the silo.
+        """
+        if isinstance(self.weights, dict):
+            if silo_id not in self.weights:
+                raise ConfigError(f"weights has no entry for {silo_id}")
+            return self.weights[silo_id]
+        return float(num_samples) if self.weights == "samples" else 1.0
+
+    def evaluates_at(self, model_index: int) -> bool:
+        """Whether x_{model_index} is tested."""
+        if not self.evaluate_every:
+            return False
+        return model_index % self.evaluate_every == 0 or model_index == self.num_rounds
+
+
+def sort_roster(silo_ids: Sequence[str]) -> list[str]:
+    """The frozen order of a roster: bytewise."""
+    return sorted(silo_ids, key=str.encode)

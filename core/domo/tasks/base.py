@@ -1,0 +1,114 @@
+"""What a user writes: a task says what is trained on what.
+
+Nothing in a task knows about rounds, momentum or gRPC. Only `build_model`, `train_data`, `loss`
+and `evaluate` are needed; the other methods are used where a task has them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+
+
+class Sum(NamedTuple):
+    """A sum and how many terms it has, so that averages over silos are exact."""
+
+    total: float
+    num: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One silo's part of a public dataset, for demos, simulations and tests.
+
+    Attributes:
+        index: Which part, 0-based.
+        num_shards: How many parts there are.
+        similarity: The paper's s in [0, 1]: the share of data dealt at random; the rest is sorted
+            by label.
+        seed: Seed of the split.
+    """
+
+    index: int
+    num_shards: int
+    similarity: float = 0.05
+    seed: int = 0
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What every task has.
+
+    Optional methods, used where a task has them:
+
+    - `eval_data(root, shard) -> Dataset | None`: data that the server model is tested on;
+    - `augment(batch, generator) -> batch`: random augmentation of a collated batch, on the CPU;
+    - `batch_plan(round_index, num_steps) -> Sequence[Sequence[int]]`: own sampling order
+      (class-balanced batches, curricula) in place of the seeded permutation;
+    - `data_hint: str`: one line on what `--data` should hold.
+    """
+
+    def build_model(self) -> nn.Module:
+        """A fresh model; the caller has seeded torch."""
+        ...
+
+    def train_data(self, root: Path, shard: Shard | None) -> Dataset[Any]:
+        """Training examples: a shard of a public dataset, or (shard None) the silo's own."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """Mean loss over the batch."""
+        ...
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
+        """Sums and counts of metrics over the batch; `accuracy` and `loss` are shown."""
+        ...
+
+
+def cross_entropy_loss(model: nn.Module, batch: Any) -> Tensor:
+    """Mean cross entropy of a classifier on an (inputs, labels) batch."""
+    inputs, labels = batch
+    return functional.cross_entropy(model(inputs), labels)
+
+
+def classification_sums(model: nn.Module, batch: Any) -> dict[str, Sum]:
+    """Loss and accuracy of a classifier on an (inputs, labels) batch, as sums."""
+    inputs, labels = batch
+    logits = model(inputs)
+    n = float(labels.numel())
+    loss = functional.cross_entropy(logits, labels, reduction="sum")
+    correct = (logits.argmax(1) == labels).sum()
+    return {"loss": Sum(float(loss), n), "accuracy": Sum(float(correct), n)}
+
+
+class Collated(tuple[Any, ...]):
+    """A batch that is already stacked; see `ArrayDataset`."""
+
+    __slots__ = ()
+
+
+class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
+    """Inputs and labels in memory; hands out whole batches at once.
+
+    Args:
+        inputs: Shape (N, ...).
+        labels: Shape (N,), int64.
+    """
+
+    def __init__(self, inputs: Tensor, labels: Tensor):
+        self.inputs, self.labels = inputs, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.inputs[index], self.labels[index]
+
+    def __getitems__(self, indices: list[int]) -> Collated:
+        where = torch.as_tensor(indices)
+        return Collated((self.inputs[where], self.labels[where]))

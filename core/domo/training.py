@@ -1,0 +1,423 @@
+"""One local round at a silo: batches and a module in, an update out.
+
+`LocalRound` is what the loop API hands to a user, what the agent behind `domo-client` drives, and
+what the simulation runs, so all three train alike. All randomness of a step is a pure function of
+(run seed, silo, round, step, purpose).
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from domo.algorithm import LocalSGD, infer_momentum
+from domo.errors import DivergenceError, IncompleteRoundError, RoundError
+from domo.methods import Kernel
+from domo.tasks.base import Collated, Sum, Task
+from domo.vector import FlatModel, Section
+
+MAX_ACCUMULATION = 256
+"""Batches without an optimizer step after which a loop is taken to have forgotten it."""
+EVAL_BATCH = 256
+
+
+def seed_for(run_seed: int, silo_id: str, round_index: int, step: int, purpose: str) -> int:
+    """A seed in [0, 2^63) for one use of randomness."""
+    text = f"{run_seed}|{silo_id}|{round_index}|{step}|{purpose}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def generator_for(*where: Any) -> torch.Generator:
+    """A CPU generator seeded with `seed_for(*where)`."""
+    return torch.Generator().manual_seed(seed_for(*where))
+
+
+def configure_torch(num_threads: int, device: torch.device | None = None) -> None:
+    """Thread count and deterministic algorithms, so that equal inputs give equal bytes."""
+    torch.set_num_threads(num_threads)
+    if device is not None and device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def collate(items: Any) -> Any:
+    """Collate as torch does, unless the dataset has stacked the batch itself."""
+    return tuple(items) if isinstance(items, Collated) else default_collate(items)
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """Move every tensor in nested tuples, lists and dicts."""
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {k: to_device(v, device) for k, v in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(to_device(v, device) for v in batch)
+    return batch
+
+
+class BatchLoader:
+    """Loads given index lists from a dataset; worker processes, if any, outlive a round.
+
+    Args:
+        dataset: Map-style dataset with deterministic items.
+        num_workers: Loader processes; any number gives the same batches.
+    """
+
+    def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
+        self.dataset = dataset
+        self._plan: Iterable[Sequence[int]] = ()
+        self._loader = DataLoader(
+            dataset,
+            batch_sampler=self,
+            num_workers=num_workers,
+            collate_fn=collate,
+            persistent_workers=num_workers > 0,
+            multiprocessing_context="forkserver" if num_workers else None,
+            generator=torch.Generator(),
+        )
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (list(indices) for indices in self._plan)
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def load(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
+        """The batches of a plan, in order."""
+        self._plan = plan
+        return iter(self._loader)
+
+    def sequential(self, batch_size: int = EVAL_BATCH) -> Iterator[Any]:
+        """The whole dataset once, in order."""
+        n = len(self)
+        return self.load([range(i, min(i + batch_size, n)) for i in range(0, n, batch_size)])
+
+
+def random_plan(
+    num_samples: int, batch_size: int, run_seed: int, silo_id: str, round_index: int
+) -> Iterator[list[int]]:
+    """Endless batches: a fresh permutation for each pass, a short last batch is kept."""
+    epoch = 0
+    while True:
+        source = generator_for(run_seed, silo_id, round_index, epoch, "order")
+        order = torch.randperm(num_samples, generator=source).tolist()
+        yield from (order[i : i + batch_size] for i in range(0, num_samples, batch_size))
+        epoch += 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNumbers:
+    """What a silo is told about a round.
+
+    Attributes:
+        silo_id: Whose round it is.
+        round_index: r; the model in hand is x_r.
+        num_rounds: R.
+        num_steps: P of this silo; 0 where it only evaluates.
+        local_lr: eta_r.
+        batch_size: b.
+        run_seed: Seed of the run.
+        kernel: The method's constants.
+        inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
+    """
+
+    silo_id: str
+    round_index: int
+    num_rounds: int
+    num_steps: int
+    local_lr: float
+    batch_size: int
+    run_seed: int
+    kernel: Kernel
+    inference_scale: float | None = None
+
+
+@dataclass(slots=True)
+class LocalResult:
+    """What a silo sends back. Vectors are float32 on the CPU.
+
+    Attributes:
+        update: d_k, shape (n,).
+        momentum: m_{k,P}, shape (n,), where the method averages it.
+        float_buffers: Absolute values.
+        integer_buffers: Bytes (uint8).
+        num_steps: P_k.
+        metrics: What the loop logged.
+    """
+
+    update: Tensor
+    momentum: Tensor | None
+    float_buffers: Tensor
+    integer_buffers: Tensor
+    num_steps: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class LocalRound:
+    """One round at one silo: x_r is in the model; evaluate, then take exactly P steps.
+
+    Args:
+        flat: The silo's model; it is overwritten with the vectors below.
+        numbers: The round.
+        x_r: Server model, shape (n,).
+        x_prev: x_{r-1}, shape (n,); needed by fusion from round 1 on.
+        mbar: Mean local momentum, shape (n,); average rows only.
+        buffers: Server values of float and integer buffers.
+        on_step: Called before each batch with the steps done; returning False abandons the round.
+    """
+
+    def __init__(
+        self,
+        flat: FlatModel,
+        numbers: RoundNumbers,
+        x_r: Tensor,
+        x_prev: Tensor | None = None,
+        mbar: Tensor | None = None,
+        buffers: Mapping[Section, Tensor] | None = None,
+        on_step: Callable[[int], bool] | None = None,
+    ):
+        flat.check()
+        flat.load(Section.TRAINABLE, x_r)
+        for section, values in (buffers or {}).items():
+            flat.load(section, values)
+        self.flat, self.numbers = flat, numbers
+        self.abandoned = False
+        self.metrics: dict[str, float] = {}
+        self.evaluation: dict[str, Sum] = {}
+        self._on_step = on_step or (lambda done: True)
+        self._mbar = mbar.to(flat.vector.device) if mbar is not None else None
+        self._m_r: Tensor | None = None
+        if numbers.kernel.fusion != "none" and x_prev is not None and numbers.num_steps:
+            scale = numbers.inference_scale
+            if scale is None:
+                raise RoundError("x_{r-1} came without its inference scale")
+            x_r = x_r.to(flat.vector.device)
+            self._m_r = infer_momentum(x_prev.to(flat.vector.device), x_r, scale)
+        self._opt: LocalSGD | None = None
+        self._begun = False
+
+    @property
+    def model(self) -> nn.Module:
+        """The module being trained."""
+        return self.flat.module
+
+    @property
+    def round_index(self) -> int:
+        """The round; the model in hand is x_r."""
+        return self.numbers.round_index
+
+    @property
+    def num_steps(self) -> int:
+        """P of this silo; 0 in a round that only evaluates."""
+        return self.numbers.num_steps
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives; batches are moved there."""
+        return self.flat.vector.device
+
+    def evaluate(
+        self,
+        fn: Callable[[nn.Module, Any], Mapping[str, Sum | tuple[float, float]]],
+        batches: Iterable[Any],
+    ) -> dict[str, float]:
+        """Test x_r on local data; sums are reported, so averages over silos are exact.
+
+        Args:
+            fn: `fn(model, batch)` -> metric name -> (sum, count).
+            batches: Evaluation batches.
+
+        Returns:
+            The local means.
+
+        Raises:
+            RoundError: Training has begun, so the model is no longer x_r.
+        """
+        if self._begun:
+            raise RoundError("evaluate() belongs before the batch loop: the model is not x_r now")
+        modes = [(m, m.training) for m in self.model.modules()]
+        sums: dict[str, list[float]] = {}
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                for batch in batches:
+                    for name, (total, count) in fn(
+                        self.model, to_device(batch, self.device)
+                    ).items():
+                        entry = sums.setdefault(name, [0.0, 0.0])
+                        entry[0] += float(total)
+                        entry[1] += float(count)
+        finally:
+            for module, mode in modes:
+                module.training = mode
+        self.evaluation = {k: Sum(*v) for k, v in sums.items()}
+        return {k: s.total / s.num for k, s in self.evaluation.items() if s.num}
+
+    def optimizer(self) -> LocalSGD:
+        """The local step of the run's method. Make it after the model is in place."""
+        if self._opt is None:
+            self.flat.check()
+            self._opt = LocalSGD(
+                self.numbers.kernel,
+                self.flat.vector,
+                self.flat.params,
+                h=self.numbers.local_lr,
+                num_steps=max(1, self.num_steps),
+                m_r=self._m_r,
+                mbar_r=self._mbar,
+            )
+        return self._opt
+
+    def batches(
+        self,
+        data: Dataset[Any] | BatchLoader,
+        *,
+        augment: Callable[[Any, torch.Generator], Any] | None = None,
+        plan: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+    ) -> Iterator[Any]:
+        """Batches until P optimizer steps are made; DOMO's shift happens as it starts.
+
+        Before each batch torch's global generator is seeded for this step (dropout).
+
+        Args:
+            data: Training data, or a loader to use again each round.
+            augment: Random augmentation of a collated batch.
+            plan: Index lists to use in place of the seeded permutation.
+            num_workers: Loader processes, where `data` is a dataset.
+
+        Raises:
+            RoundError: No optimizer step within many batches, or an empty dataset.
+        """
+        n = self.numbers
+        if not n.num_steps:
+            return
+        loader = data if isinstance(data, BatchLoader) else BatchLoader(data, num_workers)
+        if not len(loader):
+            raise RoundError("the training data is empty")
+        opt = self.optimizer()
+        self.flat.check()
+        with torch.no_grad():
+            if not self._begun:
+                opt.begin()
+        self._begun = True
+        where = (n.run_seed, n.silo_id, n.round_index)
+        source = plan if plan is not None else random_plan(len(loader), n.batch_size, *where)
+        stream, index, last_step_at = loader.load(source), 0, 0
+        while opt.num_done < n.num_steps:
+            if not self._on_step(opt.num_done):
+                self.abandoned = True
+                return
+            try:
+                batch = next(stream)
+            except StopIteration:
+                return
+            if augment is not None:
+                batch = augment(batch, generator_for(*where, index, "augment"))
+            seed = seed_for(*where, index, "model")
+            torch.manual_seed(seed)
+            done = opt.num_done
+            yield to_device(batch, self.device)
+            index += 1
+            last_step_at = index if opt.num_done > done else last_step_at
+            if index - last_step_at >= MAX_ACCUMULATION:
+                raise RoundError(f"opt.step() was not called for {MAX_ACCUMULATION} batches")
+        self._on_step(opt.num_done)
+
+    def log(self, **metrics: float) -> None:
+        """Numbers to show beside this round, such as the training loss."""
+        self.metrics |= {k: float(v) for k, v in metrics.items()}
+
+    def finish(self) -> LocalResult:
+        """Recover the update after the last step.
+
+        Raises:
+            IncompleteRoundError: Fewer than P steps were made.
+            StrayParameterError: Parameters were replaced or moved.
+            DivergenceError: The update has non-finite entries.
+        """
+        done = self._opt.num_done if self._opt and self._begun else 0
+        if done != self.num_steps or self._opt is None:
+            raise IncompleteRoundError(
+                f"round {self.round_index + 1} was left after {done} of {self.num_steps} local "
+                "steps; nothing was sent",
+                done,
+                self.num_steps,
+            )
+        self.flat.check()
+        update, momentum = self._opt.finish()
+        bad = int((~torch.isfinite(update)).sum())
+        if bad:
+            raise DivergenceError(
+                f"local training diverged: {bad} of {update.numel()} entries of the update are "
+                "not finite. A smaller local_lr usually mends it.",
+                bad,
+            )
+        return LocalResult(
+            update=update.cpu(),
+            momentum=momentum.cpu() if momentum is not None else None,
+            float_buffers=self.flat.read(Section.FLOAT_BUFFER),
+            integer_buffers=self.flat.read(Section.INTEGER_BUFFER),
+            num_steps=done,
+            metrics=dict(self.metrics),
+        )
+
+
+@contextmanager
+def autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
+    """bf16 autocast where asked for."""
+    with torch.autocast(device.type, dtype=dtype) if dtype else nullcontext():
+        yield
+
+
+def run_task_round(
+    task: Task,
+    rnd: LocalRound,
+    train: BatchLoader | None,
+    evaluation: BatchLoader | None,
+    autocast_dtype: torch.dtype | None = None,
+) -> LocalResult | None:
+    """Evaluate and train a task for one round; what the agent and the simulation both do.
+
+    Returns:
+        The update, or None where the round only evaluates or was abandoned.
+
+    Raises:
+        DivergenceError: The loss or the update is not finite.
+    """
+    if evaluation is not None and len(evaluation):
+        rnd.evaluate(task.evaluate, evaluation.sequential())
+    if not rnd.num_steps or train is None:
+        return None
+    opt = rnd.optimizer()
+    rnd.model.train()
+    plan = getattr(task, "batch_plan", None)
+    total: Tensor | None = None
+    batches = rnd.batches(
+        train,
+        augment=getattr(task, "augment", None),
+        plan=plan(rnd.round_index, rnd.num_steps) if plan else None,
+    )
+    for batch in batches:
+        with autocast(rnd.device, autocast_dtype):
+            loss = task.loss(rnd.model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        opt.step()
+        opt.zero_grad()
+        total = loss.detach().double() if total is None else total + loss.detach()
+    if rnd.abandoned:
+        return None
+    loss_mean = float(total) / rnd.num_steps if total is not None else math.nan
+    if not math.isfinite(loss_mean):
+        raise DivergenceError("the training loss is not finite; try a smaller local_lr", 1)
+    rnd.log(loss=loss_mean)
+    return rnd.finish()

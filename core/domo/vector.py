@@ -1,0 +1,284 @@
+"""A module as vectors: where each tensor lies, and the module bound to them.
+
+Four sections (DESIGN section 3): *trainable* parameters are the only ones with momentum and the
+only ones in an update; *float buffers* (BatchNorm statistics) travel as absolute values and are
+averaged; *integer buffers* keep their dtype and are taken from the first participant; *frozen*
+parameters are sent once, with the initial model, where a silo lacks them. Tied weights count once.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor, nn
+
+from domo.errors import LayoutMismatchError, StrayParameterError, TaskError
+
+
+class Section(StrEnum):
+    """What kind of tensor an entry is."""
+
+    TRAINABLE = "trainable"
+    FLOAT_BUFFER = "float_buffer"
+    INTEGER_BUFFER = "integer_buffer"
+    FROZEN = "frozen"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of the module.
+
+    Attributes:
+        name: As in `state_dict`.
+        shape: Its shape.
+        dtype: Name of the torch dtype, such as `float32`.
+        section: Which vector it lies in.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    section: Section
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype itself."""
+        return getattr(torch, self.dtype)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All tensors of a module, in `named_parameters` / `named_buffers` order.
+
+    Attributes:
+        entries: Every tensor once.
+        aliases: Names of tied weights, to the name under which they are kept.
+    """
+
+    entries: tuple[Entry, ...]
+    aliases: Mapping[str, str]
+
+    @staticmethod
+    def of(module: nn.Module) -> "Layout":
+        """The layout of a module.
+
+        Raises:
+            TaskError: Nothing is trainable, or a trainable parameter is not float32.
+        """
+        tensors = _tensors(module)
+        entries = []
+        for name, (tensor, section) in tensors.items():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            if section is Section.TRAINABLE and tensor.dtype != torch.float32:
+                raise TaskError(
+                    f"trainable parameter {name} is {dtype}; domo keeps float32 master weights. "
+                    "Build the model in float32 and use autocast for lower precision."
+                )
+            entries.append(Entry(name, tuple(tensor.shape), dtype, section))
+        if not any(e.section is Section.TRAINABLE for e in entries):
+            raise TaskError("the model has no trainable parameter (requires_grad is off for all)")
+        kept = {id(t): name for name, (t, _) in tensors.items()}
+        every = [
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        ]
+        aliases = {n: kept[id(t)] for n, t in every if id(t) in kept and n not in tensors}
+        return Layout(tuple(entries), aliases)
+
+    def section(self, section: Section) -> list[Entry]:
+        """The entries of one section, in order."""
+        return [e for e in self.entries if e.section is section]
+
+    @property
+    def num_params(self) -> int:
+        """Length n of the trainable vector."""
+        return sum(e.numel for e in self.section(Section.TRAINABLE))
+
+    def num_bytes(self, section: Section) -> int:
+        """Bytes of a section on the wire: float32 for float sections, own dtypes otherwise."""
+        if section in (Section.TRAINABLE, Section.FLOAT_BUFFER):
+            return 4 * sum(e.numel for e in self.section(section))
+        return sum(e.numel * e.torch_dtype.itemsize for e in self.section(section))
+
+    def to_json(self) -> str:
+        """Canonical JSON; equal layouts give equal text."""
+        body = {"entries": [asdict(e) for e in self.entries], "aliases": dict(self.aliases)}
+        return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "Layout":
+        """Inverse of `to_json`."""
+        body = json.loads(text)
+        entries = tuple(
+            Entry(e["name"], tuple(e["shape"]), e["dtype"], Section(e["section"]))
+            for e in body["entries"]
+        )
+        return Layout(entries, body["aliases"])
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of names, shapes, dtypes and sections."""
+        return hashlib.blake2b(self.to_json().encode(), digest_size=16).hexdigest()
+
+    def check_same(self, mine: "Layout") -> None:
+        """Compare with the layout at a silo.
+
+        Raises:
+            LayoutMismatchError: Names the first tensors that differ.
+        """
+        if self.digest == mine.digest:
+            return
+        theirs, ours = {e.name: e for e in self.entries}, {e.name: e for e in mine.entries}
+        lines = []
+        for name in [*theirs, *(n for n in ours if n not in theirs)]:
+            a, b = theirs.get(name), ours.get(name)
+            if a != b:
+                lines.append(f"{name}: the run has {_show(a)}, this silo has {_show(b)}")
+        lines = lines or ["the same tensors in another order, or tied in another way"]
+        more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+        text = "the silo's model does not match the run's: " + "; ".join(lines[:3]) + more
+        raise LayoutMismatchError(text, lines)
+
+    def split(self, section: Section, vector: Tensor) -> dict[str, Tensor]:
+        """Cut a section's vector into named tensors: views of float32 for float sections.
+
+        Args:
+            section: Which section.
+            vector: Its values; float32 for trainable and float buffers, bytes (uint8) otherwise.
+        """
+        out, at = {}, 0
+        for e in self.section(section):
+            if vector.dtype == torch.uint8:
+                size = e.numel * e.torch_dtype.itemsize
+                out[e.name] = vector[at : at + size].clone().view(e.torch_dtype).view(e.shape)
+            else:
+                size = e.numel
+                out[e.name] = vector[at : at + size].view(e.shape)
+            at += size
+        return out
+
+    def state_dict(self, vectors: Mapping[Section, Tensor]) -> dict[str, Tensor]:
+        """A complete state dict (tied names included) from the vectors of all sections."""
+        out: dict[str, Tensor] = {}
+        for section, vector in vectors.items():
+            named = self.split(section, vector)
+            out |= {e.name: named[e.name].to(e.torch_dtype) for e in self.section(section)}
+        out = {e.name: out[e.name].clone() for e in self.entries}
+        return out | {alias: out[name].clone() for alias, name in self.aliases.items()}
+
+
+def _show(entry: Entry | None) -> str:
+    return f"{entry.dtype}{list(entry.shape)} ({entry.section})" if entry else "no such tensor"
+
+
+def _tensors(module: nn.Module) -> dict[str, tuple[Tensor, Section]]:
+    out: dict[str, tuple[Tensor, Section]] = {}
+    for name, p in module.named_parameters():
+        out[name] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
+    persistent = module.state_dict(keep_vars=True)
+    for name, b in module.named_buffers():
+        if name in persistent:
+            kind = Section.FLOAT_BUFFER if b.is_floating_point() else Section.INTEGER_BUFFER
+            out[name] = (b, kind)
+    return out
+
+
+def as_bytes(tensors: list[Tensor]) -> Tensor:
+    """Tensors of any dtype as one uint8 vector, little-endian, in order."""
+    parts = [t.detach().cpu().contiguous().view(-1).view(torch.uint8) for t in tensors]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
+
+
+def byte_view(vector: Tensor) -> memoryview:
+    """The bytes of a contiguous CPU vector, without a copy."""
+    array: Any = vector.detach().contiguous().view(torch.uint8).numpy()
+    return memoryview(array)
+
+
+def digest(vector: Tensor) -> str:
+    """Hex xxh3-128 of a vector's bytes: names content, and finds damage. It is no signature."""
+    return xxhash.xxh3_128_hexdigest(byte_view(vector))
+
+
+class FlatModel:
+    """A module whose trainable parameters are views into one flat float32 vector.
+
+    Attributes:
+        module: The module; its parameters were re-bound in place.
+        layout: Where each tensor lies.
+        vector: The weights, shape (n,), float32, on the module's device.
+        params: The trainable parameters in the vector's order.
+    """
+
+    def __init__(self, module: nn.Module):
+        self.module = module
+        self.layout = Layout.of(module)
+        tensors = _tensors(module)
+        trainable = [tensors[e.name][0] for e in self.layout.section(Section.TRAINABLE)]
+        devices = {t.device for t in trainable}
+        if len(devices) != 1:
+            raise TaskError(f"the model is spread over devices {sorted(map(str, devices))}")
+        self.params = trainable
+        self.vector = torch.cat([p.detach().reshape(-1) for p in trainable])
+        sizes = [p.numel() for p in trainable]
+        for p, view in zip(trainable, torch.split(self.vector, sizes), strict=True):
+            p.data = view.view(p.shape)
+            p.grad = None
+        self._addresses = [p.data_ptr() for p in trainable]
+        self._tensors = {s: [t for t, k in tensors.values() if k is s] for s in Section}
+
+    def check(self) -> None:
+        """See that every parameter still lies in the vector.
+
+        Raises:
+            StrayParameterError: Names those that were replaced or moved.
+        """
+        if all(p.data_ptr() == a for p, a in zip(self.params, self._addresses, strict=True)):
+            current = dict(self.module.named_parameters())
+            names = [e.name for e in self.layout.section(Section.TRAINABLE)]
+            if all(current.get(n) is p for n, p in zip(names, self.params, strict=True)):
+                return
+        current = dict(self.module.named_parameters())
+        entries = self.layout.section(Section.TRAINABLE)
+        stray = [
+            e.name
+            for e, p, a in zip(entries, self.params, self._addresses, strict=True)
+            if current.get(e.name) is not p or p.data_ptr() != a
+        ]
+        raise StrayParameterError(stray)
+
+    @torch.no_grad()
+    def load(self, section: Section, values: Tensor) -> None:
+        """Put a section's vector (see `Layout.split`) into the module."""
+        if section is Section.TRAINABLE:
+            self.vector.copy_(values)
+            return
+        named = self.layout.split(section, values)
+        for tensor, value in zip(self._tensors[section], named.values(), strict=True):
+            tensor.copy_(value)
+
+    @torch.no_grad()
+    def read(self, section: Section) -> Tensor:
+        """A copy of a section's vector on the CPU: float32, or bytes for integer and frozen."""
+        tensors = self._tensors[section]
+        if section is Section.TRAINABLE:
+            return self.vector.detach().cpu().clone()
+        if section is Section.FLOAT_BUFFER:
+            parts = [t.detach().float().cpu().reshape(-1) for t in tensors]
+            return torch.cat(parts) if parts else torch.empty(0)
+        return as_bytes(tensors)
+
+    def read_all(self) -> dict[Section, Tensor]:
+        """Copies of all sections."""
+        return {s: self.read(s) for s in Section}
