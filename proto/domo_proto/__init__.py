@@ -1,1 +1,3 @@
-"""Package."""
+"""What goes over the wire: messages, frames, channels and errors."""
+
+PROTOCOL_VERSION = 1
