@@ -1,0 +1,105 @@
+"""Channels and server options: sizes, keepalive, TLS."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from domo.errors import ConfigError
+from domo_proto.codec import MAX_MESSAGE_BYTES
+
+KEEPALIVE_S = 30
+"""A client's ping interval on an idle connection: below the idle limit of common NATs."""
+
+_SIZES = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.http2.max_frame_size", (1 << 24) - 1),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 2 << 20),
+]
+CLIENT_OPTIONS = [
+    *_SIZES,
+    ("grpc.keepalive_time_ms", KEEPALIVE_S * 1000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_reconnect_backoff_ms", 10_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.service_config_disable_resolution", 1),
+]
+SERVER_OPTIONS = [
+    *_SIZES,
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_S * 500),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.so_reuseport", 0),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files of one end.
+
+    Attributes:
+        ca: Certificates that the other end's must be signed by.
+        cert: Own certificate chain.
+        key: Own private key.
+    """
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def read(self, which: str) -> bytes | None:
+        """The bytes of one file, or None if it is not given.
+
+        Raises:
+            ConfigError: The file cannot be read, or is not PEM.
+        """
+        path: Path | None = getattr(self, which)
+        if path is None:
+            return None
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"tls {which}: cannot read {path}: {error.strerror}") from error
+        if b"-----BEGIN" not in data:
+            raise ConfigError(f"tls {which}: {path} is not a PEM file")
+        return data
+
+
+def is_loopback(address: str) -> bool:
+    """Whether host:port can only be reached from this machine."""
+    host = address.rsplit(":", 1)[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.") or address.startswith("unix:")
+
+
+def make_channel(address: str, tls: TlsFiles | None = None) -> grpc.Channel:
+    """A client channel to host:port.
+
+    Raises:
+        ConfigError: The address is no host:port, or TLS files cannot be read.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"the coordinator's address must be host:port, got {address!r}")
+    if tls is None:
+        return grpc.insecure_channel(address, CLIENT_OPTIONS)
+    if (tls.cert is None) != (tls.key is None):
+        raise ConfigError("tls: a client certificate and its key go together")
+    credentials = grpc.ssl_channel_credentials(tls.read("ca"), tls.read("key"), tls.read("cert"))
+    return grpc.secure_channel(address, credentials, CLIENT_OPTIONS)
+
+
+def server_credentials(tls: TlsFiles) -> grpc.ServerCredentials:
+    """Server credentials; clients must show a certificate where a CA is given (mTLS).
+
+    Raises:
+        ConfigError: A file is missing or unreadable.
+    """
+    key, cert = tls.read("key"), tls.read("cert")
+    if key is None or cert is None:
+        raise ConfigError("tls: the coordinator needs both a certificate (cert) and a key")
+    ca = tls.read("ca")
+    return grpc.ssl_server_credentials([(key, cert)], ca, require_client_auth=ca is not None)

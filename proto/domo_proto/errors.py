@@ -1,0 +1,86 @@
+"""Errors across the wire: one table, both ways.
+
+    ConfigError, TaskError       INVALID_ARGUMENT
+    LayoutMismatchError          FAILED_PRECONDITION
+    UnknownSiloError             NOT_FOUND
+    SiloConflictError            ALREADY_EXISTS
+    VersionError                 UNIMPLEMENTED
+    AccessError                  PERMISSION_DENIED
+    ProtocolError                INVALID_ARGUMENT
+    ChecksumError                DATA_LOSS
+    DeadlineError                DEADLINE_EXCEEDED
+    CoordinatorUnavailableError  UNAVAILABLE
+    SessionError                 UNAUTHENTICATED   the session is over: join again
+    StateError                   RESOURCE_EXHAUSTED
+
+The class travels by name in the trailing metadata key `domo-error`; without it (a proxy answered,
+or grpc itself) the status code decides.
+"""
+
+from typing import Any
+
+import grpc
+
+from domo import errors
+from domo.errors import DomoError, ProtocolError, TransportError
+
+ERROR_KEY = "domo-error"
+
+
+class SessionError(ProtocolError):
+    """The coordinator does not know this session any more; the silo joins again."""
+
+    retryable = True
+
+
+_Status = grpc.StatusCode
+STATUS_OF: dict[type[DomoError], grpc.StatusCode] = {
+    errors.ConfigError: _Status.INVALID_ARGUMENT,
+    errors.TaskError: _Status.INVALID_ARGUMENT,
+    errors.LayoutMismatchError: _Status.FAILED_PRECONDITION,
+    errors.UnknownSiloError: _Status.NOT_FOUND,
+    errors.SiloConflictError: _Status.ALREADY_EXISTS,
+    errors.VersionError: _Status.UNIMPLEMENTED,
+    errors.AccessError: _Status.PERMISSION_DENIED,
+    errors.ProtocolError: _Status.INVALID_ARGUMENT,
+    errors.ChecksumError: _Status.DATA_LOSS,
+    errors.DeadlineError: _Status.DEADLINE_EXCEEDED,
+    errors.CoordinatorUnavailableError: _Status.UNAVAILABLE,
+    errors.StateError: _Status.RESOURCE_EXHAUSTED,
+    SessionError: _Status.UNAUTHENTICATED,
+}
+_BY_NAME = {cls.__name__: cls for cls in STATUS_OF}
+_BY_CODE: dict[grpc.StatusCode, type[DomoError]] = {
+    code: cls
+    for cls, code in STATUS_OF.items()
+    if cls not in (errors.ConfigError, errors.TaskError)
+} | {_Status.CANCELLED: errors.CoordinatorUnavailableError}
+
+
+def status_of(error: DomoError) -> grpc.StatusCode:
+    """The status code of an error, by its nearest class in the table."""
+    for cls in type(error).__mro__:
+        if cls in STATUS_OF:
+            return STATUS_OF[cls]
+    return grpc.StatusCode.INTERNAL
+
+
+def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
+    """The error that a failed call stands for.
+
+    Args:
+        error: As raised by a grpc call.
+        address: Where the call went, for the text.
+    """
+    code = error.code()
+    text = error.details() or ""
+    metadata: Any = error.trailing_metadata() or ()
+    for key, value in metadata:
+        if key == ERROR_KEY and value in _BY_NAME:
+            return _BY_NAME[value](text)
+    cls = _BY_CODE.get(code, TransportError)
+    if cls is errors.CoordinatorUnavailableError:
+        text = f"no coordinator answers at {address} ({text.removesuffix('.')})"
+    elif cls is errors.VersionError:
+        text = f"{address} speaks another protocol, or is no domo coordinator ({text})"
+    return cls(text or str(code))
