@@ -1,0 +1,226 @@
+"""K silos in one process, one after another: the run that a federation must equal bit for bit.
+
+The local round, the fold and the server round are those of the silos and the coordinator; only the
+wire is missing. One module serves all silos in turn: a local round begins by loading every vector
+that a silo holds. `participants` in the run's configuration repeats a run that went on without
+some silos.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from domo.algorithm import ReadBlock, average, inference_scale, reference_steps, server_round
+from domo.errors import ConfigError, DivergenceError
+from domo.model_file import build_initial, build_model, load_model
+from domo.run_config import RunConfig, sort_roster
+from domo.tasks.base import Sum, Task
+from domo.training import (
+    BatchLoader,
+    LocalResult,
+    LocalRound,
+    RoundNumbers,
+    configure_torch,
+    run_task_round,
+)
+from domo.vector import FlatModel, Layout, Section
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSilo:
+    """One silo and its data; without training data it only evaluates, and is not on the roster."""
+
+    silo_id: str
+    train: BatchLoader | None
+    evaluation: BatchLoader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """A closed round: who took part with how many steps P_k, eta, mean training loss, alpha*h*P."""
+
+    participants: tuple[str, ...]
+    steps: tuple[int, ...]
+    local_lr: float
+    train_loss: float
+    inference_scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """Server model x_i, its test over all silos' data, and the round that made it."""
+
+    model_index: int
+    metrics: Mapping[str, float]
+    made_by: RoundRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a coordinator holds between rounds; no silo ever sees `m`.
+
+    Attributes:
+        x: x_r, shape (n,).
+        m: m_r, shape (n,), gradient units.
+        buffers: Float and integer buffers.
+        mbar: mbar_r, shape (n,); average rows only.
+        x_prev: x_{r-1}; None in round 0.
+        made_by: The round that made x_r; None in round 0.
+    """
+
+    x: Tensor
+    m: Tensor
+    buffers: dict[Section, Tensor]
+    mbar: Tensor | None
+    x_prev: Tensor | None = None
+    made_by: RoundRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """Where a run ended: x_R, m_R, mbar_R, all other sections, and a record of each x_0..x_R."""
+
+    layout: Layout
+    x: Tensor
+    m: Tensor
+    mbar: Tensor | None
+    buffers: dict[Section, Tensor]
+    history: list[ModelRecord]
+
+    @property
+    def vectors(self) -> dict[Section, Tensor]:
+        """All sections, as `model_file.save_model` takes them."""
+        return {Section.TRAINABLE: self.x, **self.buffers}
+
+
+def simulate(
+    config: RunConfig,
+    task: Task,
+    silos: Sequence[SimulatedSilo],
+    *,
+    device: str | torch.device = "cpu",
+    on_model: Callable[[ModelRecord], None] | None = None,
+) -> SimulationResult:
+    """Run all rounds of a run.
+
+    Args:
+        config: The run.
+        task: What is trained.
+        silos: All silos, in any order.
+        device: Where silos compute; between rounds vectors are on the CPU, as at a coordinator.
+        on_model: Called with the record of each server model, once it is tested.
+
+    Raises:
+        ConfigError: The silos do not fit the run.
+        DivergenceError: Non-finite numbers; names the round and the silo.
+    """
+    by_id = {s.silo_id: s for s in silos}
+    if len(by_id) < len(silos):
+        raise ConfigError("two silos have the same name")
+    silos = [by_id[i] for i in sort_roster(list(by_id))]
+    samples = {s.silo_id: len(s.train) for s in silos if s.train is not None}
+    roster = list(samples)
+    if not roster or (config.num_silos or len(roster)) != len(roster):
+        raise ConfigError(f"the run has {config.num_silos} silos, {len(roster)} have training data")
+    if set(config.roster or roster) != set(roster):
+        raise ConfigError(f"the silos {', '.join(roster)} are not the run's roster")
+    configure_torch(config.threads, torch.device(device))
+
+    given = load_model(Path(config.initial_model)) if config.initial_model else None
+    layout, vectors = given[:2] if given else build_initial(task, config.seed)
+    flat = FlatModel(build_model(task, config.seed).to(device))
+    layout.check_same(flat.layout)
+    flat.load(Section.FROZEN, vectors[Section.FROZEN])
+    x = vectors[Section.TRAINABLE]
+    mbar = torch.zeros_like(x) if config.kernel.average else None
+    buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
+    state = ServerState(x, torch.zeros_like(x), buffers, mbar)
+
+    history: list[ModelRecord] = []
+    for r in range(config.num_rounds + 1):  # the last pass only tests x_R
+        present = config.participants_at(r, roster) if r < config.num_rounds else []
+        steps = {s: config.steps_at(r, s, samples[s]) for s in present}
+        back, metrics = _visit_silos(config, task, flat, silos, state, r, steps)
+        history.append(ModelRecord(r, metrics, state.made_by))
+        if on_model:
+            on_model(history[-1])
+        if present:
+            omegas = [config.weight_of(s, samples[s]) for s in present]
+            state = _close_round(config, state, r, back, omegas)
+    buffers = state.buffers | {Section.FROZEN: vectors[Section.FROZEN]}
+    return SimulationResult(layout, state.x, state.m, state.mbar, buffers, history)
+
+
+def _visit_silos(
+    config: RunConfig,
+    task: Task,
+    flat: FlatModel,
+    silos: Sequence[SimulatedSilo],
+    state: ServerState,
+    r: int,
+    steps: Mapping[str, int],
+) -> tuple[dict[str, LocalResult], dict[str, float]]:
+    """One round at all silos: updates of those with steps to take, and the test of x_r."""
+    back: dict[str, LocalResult] = {}
+    sums: dict[str, Sum] = {}
+    h = config.lr_at(min(r, config.num_rounds - 1))
+    scale = state.made_by.inference_scale if state.made_by else None
+    for silo in silos:
+        evaluation = silo.evaluation if config.evaluates_at(r) else None
+        if silo.silo_id not in steps and evaluation is None:
+            continue
+        numbers = RoundNumbers(
+            silo_id=silo.silo_id,
+            round_index=r,
+            num_rounds=config.num_rounds,
+            num_steps=steps.get(silo.silo_id, 0),
+            local_lr=h,
+            batch_size=config.batch_size,
+            run_seed=config.seed,
+            kernel=config.kernel,
+            inference_scale=scale,
+        )
+        rnd = LocalRound(flat, numbers, state.x, state.x_prev, state.mbar, state.buffers)
+        try:
+            result = run_task_round(task, rnd, silo.train, evaluation)
+        except DivergenceError as error:
+            where = f"round {r + 1}, {silo.silo_id}"
+            raise DivergenceError(f"{where}: {error}", error.count) from error
+        if result is not None:
+            back[silo.silo_id] = result
+        for name, s in rnd.evaluation.items():
+            before = sums.get(name, Sum(0.0, 0.0))
+            sums[name] = Sum(before.total + s.total, before.num + s.num)
+    return back, {name: s.total / s.num for name, s in sums.items() if s.num}
+
+
+def _close_round(
+    config: RunConfig,
+    state: ServerState,
+    r: int,
+    back: Mapping[str, LocalResult],
+    omegas: Sequence[float],
+) -> ServerState:
+    """The coordinator's part of a round."""
+    kernel, h, results = config.kernel, config.lr_at(r), list(back.values())
+    steps = [b.num_steps for b in results]
+    updates = [_reader(b.update) for b in results]
+    x, m = server_round(kernel, state.x, state.m, updates, omegas, steps, h)
+    momenta = [_reader(b.momentum) for b in results if b.momentum is not None]
+    mbar = average(momenta, omegas, x.numel()) if kernel.average else None
+    floats = [_reader(b.float_buffers) for b in results]
+    buffers = {
+        Section.FLOAT_BUFFER: average(floats, omegas, results[0].float_buffers.numel()),
+        Section.INTEGER_BUFFER: results[0].integer_buffers,
+    }
+    loss = sum(w * b.metrics["loss"] for w, b in zip(omegas, results, strict=True)) / sum(omegas)
+    scale = inference_scale(kernel, h, reference_steps(omegas, steps))
+    made_by = RoundRecord(tuple(back), tuple(steps), h, loss, scale)
+    return ServerState(x, m, buffers, mbar, state.x, made_by)
+
+
+def _reader(vector: Tensor) -> ReadBlock:
+    return lambda lo, hi: vector[lo:hi]
