@@ -39,6 +39,19 @@ def generator_for(*where: Any) -> torch.Generator:
     return torch.Generator().manual_seed(seed_for(*where))
 
 
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed the global generators of the CPU and of one kind of device.
+
+    `torch.manual_seed` seeds every backend; for each that is not yet in use it formats a stack
+    trace, which costs more than a step of a small model.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
+    elif device.type != "cpu":
+        torch.manual_seed(seed)
+
+
 def configure_torch(num_threads: int, device: torch.device | None = None) -> None:
     """Thread count and deterministic algorithms, so that equal inputs give equal bytes."""
     torch.set_num_threads(num_threads)
@@ -323,8 +336,7 @@ class LocalRound:
                 return
             if augment is not None:
                 batch = augment(batch, generator_for(*where, index, "augment"))
-            seed = seed_for(*where, index, "model")
-            torch.manual_seed(seed)
+            seed_torch(seed_for(*where, index, "model"), self.device)
             done = opt.num_done
             yield to_device(batch, self.device)
             index += 1
