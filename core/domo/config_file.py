@@ -109,9 +109,8 @@ def _place(data: Any, fault: Any) -> Place:
     place: list[str | int] = []
     new = fault["type"] in ("missing", "extra_forbidden")
     for i, part in enumerate(fault["loc"]):
-        if isinstance(data, Mapping) and part in data:
-            data = data[part]
-        elif isinstance(data, Sequence) and isinstance(part, int):
+        in_table = isinstance(data, Mapping) and part in data
+        if in_table or (isinstance(data, Sequence) and isinstance(part, int)):
             data = data[part]
         elif not (new and i == len(fault["loc"]) - 1):
             continue

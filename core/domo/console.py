@@ -89,6 +89,15 @@ def _context(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in found if value is not None}
 
 
+class StderrHandler(logging.Handler):
+    """Writes to whatever standard error is now, so a live display or a test can catch it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        sys.stderr.write(self.format(record) + "\n")
+        sys.stderr.flush()
+
+
 def setup_logging(level: str | None = None) -> None:
     """Log to standard error: lines for people, or JSON where DOMO_LOG is `json`.
 
@@ -104,6 +113,10 @@ def setup_logging(level: str | None = None) -> None:
         raise ConfigError(f"DOMO_LOG_LEVEL = {level!r}: must be DEBUG, INFO, WARNING or ERROR")
     if form not in ("text", "json"):
         raise ConfigError(f"DOMO_LOG = {form!r}: must be text or json")
-    handler = logging.StreamHandler(sys.stderr)
+    root = logging.getLogger()
+    for old in [h for h in root.handlers if isinstance(h, StderrHandler)]:
+        root.removeHandler(old)
+    handler = StderrHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    root.addHandler(handler)
+    root.setLevel(level)

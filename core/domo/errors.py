@@ -22,6 +22,7 @@ DomoError
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class DomoError(Exception):
@@ -32,6 +33,16 @@ class DomoError(Exception):
     """
 
     retryable = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors pass between processes with all that they carry."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[DomoError], args: tuple[Any, ...], state: dict[str, Any]) -> DomoError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(DomoError):

@@ -1,0 +1,192 @@
+"""What `domo simulate` does: one run, or a comparison of methods."""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from domo import compare
+from domo.compare import Setting
+from domo.config_file import load_toml, validate
+from domo.console import console, say
+from domo.errors import ConfigError
+from domo.model_file import save_model
+from domo.plot import plot
+from domo.run_config import RunConfig
+from domo.simulation import ModelRecord, SimulationResult, simulate
+from domo.vector import digest
+
+DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
+"""The demo: about a second of training on embedded data."""
+FLAGS = {
+    "num_rounds": "--rounds",
+    "num_silos": "--silos",
+    "local_lr": "--lr",
+    **{
+        key: "--" + key.replace("_", "-")
+        for key in (
+            "task",
+            "method",
+            "similarity",
+            "seed",
+            "lr_milestones",
+            "local_epochs",
+            "local_steps",
+            "batch_size",
+            "server_momentum",
+            "local_momentum",
+            "fusion_coef",
+            "server_lr",
+            "weight_decay",
+            "participation",
+            "weights",
+            "threads",
+        )
+    },
+}
+"""The keys of a run that have a flag."""
+
+
+def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) -> RunConfig:
+    """The run that flags and a file ask for; a flag wins over the file, both over the demo.
+
+    Args:
+        flags: Keys of `RunConfig` to values; None where a flag was not given.
+        path: TOML file with `[[runs]]`.
+        run: The name of the entry; not needed where there is one.
+
+    Raises:
+        ConfigError: Something is wrong; names the file or flag, and says what is allowed.
+    """
+    given = {k: v for k, v in flags.items() if v is not None}
+    entry, at = find_run(path, run) if path else ({}, "")
+    if path:
+        validate(RunConfig, entry, path, at=at)  # so that its faults are told as the file's
+    same = ({"local_epochs", "local_steps", "local_steps_list"}, {"num_silos", "roster"})
+    for group in same:  # a flag replaces other ways to say the same
+        if group & set(given):
+            entry = {k: v for k, v in entry.items() if k not in group}
+    demo = {k: v for k, v in DEFAULTS.items() if not (k == "num_silos" and "roster" in entry)}
+    return validate(RunConfig, demo | entry | given, "the command line", names=FLAGS)
+
+
+def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:
+    """One entry of `[[runs]]` and where it lies.
+
+    Raises:
+        ConfigError: No entry, none of that name, or several and no name.
+    """
+    runs = load_toml(path).get("runs", [])
+    if not isinstance(runs, list) or not runs or not all(isinstance(r, dict) for r in runs):
+        raise ConfigError(f"{path}: needs at least one [[runs]] table")
+    names = [str(r.get("name", f"number {i}")) for i, r in enumerate(runs)]
+    known = f"{path} has the runs {', '.join(names)}"
+    if name is None and len(runs) > 1:
+        raise ConfigError(f"{known}: choose one with --run NAME")
+    if name is not None and name not in names:
+        raise ConfigError(f"{known}, and no run {name!r}")
+    i = names.index(name) if name is not None else 0
+    return runs[i], f"runs[{i}]"
+
+
+def run_single(setting: Setting, out: Path) -> SimulationResult:
+    """One run, a line for each round; leaves the model and its history in `out`."""
+    config = setting.config
+    say(
+        f"{config.title}: {config.method} on {config.task}, {config.expected_silos} silos, "
+        f"similarity {100 * config.similarity:g} %, {config.num_rounds} rounds, seed {config.seed}"
+    )
+    task, silos = setting.load()
+    began = time.perf_counter()
+    with _progress() as bar:
+        rounds = bar.add_task("rounds", total=config.num_rounds)
+
+        def show(record: ModelRecord) -> None:
+            say(_line(config, record))
+            bar.update(rounds, completed=record.model_index)
+
+        result = simulate(config, task, silos, device=setting.device, on_model=show)
+    seconds = time.perf_counter() - began
+
+    metadata = {"run": config.title, "config_digest": config.digest}
+    save_model(out / "model.safetensors", result.layout, result.vectors, metadata)
+    body = {
+        "config": config.model_dump(mode="json"),
+        "config_digest": config.digest,
+        "model_digest": digest(result.x),
+        "seconds": round(seconds, 3),
+        "history": [asdict(r) for r in result.history],
+    }
+    (out / "history.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+    table = Table(show_header=False)
+    for name, value in result.history[-1].metrics.items():
+        table.add_row(f"test {name}", _shown(name, value))
+    steps = sum(sum(r.made_by.steps) for r in result.history if r.made_by)
+    table.add_row("time", f"{seconds:.1f} s for {steps} local steps and the tests")
+    table.add_row("digest of the model", digest(result.x))
+    console.print(table)
+    say(f"model:   {out / 'model.safetensors'}\nhistory: {out / 'history.json'}")
+    say("next:    domo simulate --compare all    (the paper's eight methods side by side)")
+    return result
+
+
+def run_comparison(
+    setting: Setting, methods: tuple[str, ...], seeds: tuple[int, ...], jobs: int, out: Path
+) -> compare.Comparison:
+    """Several methods and seeds; leaves every number, a table and a plot in `out`."""
+    config = setting.config
+    say(
+        f"{len(methods)} methods x {len(seeds)} seeds on {config.task}: {config.expected_silos} "
+        f"silos, similarity {100 * config.similarity:g} %, {config.num_rounds} rounds"
+    )
+    began = time.perf_counter()
+    with _progress() as bar:
+        runs = bar.add_task("runs", total=len(methods) * len(seeds))
+
+        def show(method: str, seed: int, metric: str, value: float) -> None:
+            say(f"seed {seed}  {method:12} {metric} {_shown(metric, value)}")
+            bar.advance(runs)
+
+        result = compare.compare(setting, methods, seeds, jobs=jobs, on_done=show)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "comparison.json").write_text(compare.to_json(result), encoding="utf-8")
+    (out / "comparison.md").write_text(compare.markdown(result), encoding="utf-8")
+    console.print(compare.rich_table(result))
+    say(f"time:    {time.perf_counter() - began:.1f} s")
+    say(f"numbers: {out / 'comparison.json'}\ntable:   {out / 'comparison.md'}")
+    try:
+        plot(result, out / "comparison.png")
+        say(f"plot:    {out / 'comparison.png'}")
+    except ConfigError as error:
+        say(f"no plot: {error}", style="yellow")
+    return result
+
+
+def _progress() -> AbstractContextManager[Progress]:
+    """A live bar below the lines, on a terminal only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    disable = not console.is_terminal
+    return Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=disable
+    )
+
+
+def _line(config: RunConfig, record: ModelRecord) -> str:
+    width = len(str(config.num_rounds))
+    parts = [f"round {record.model_index:{width}}/{config.num_rounds}"]
+    parts += [f"{name} {_shown(name, value)}" for name, value in record.metrics.items()]
+    if made := record.made_by:
+        parts.append(f"train loss {made.train_loss:.4f}")
+        parts.append(f"{len(made.participants)} of {config.expected_silos} silos")
+    return "   ".join(parts)
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{100 * value:.2f} %" if name == "accuracy" else f"{value:.4f}"
