@@ -1,1 +1,142 @@
-"""Tasks: what is trained on what."""
+"""Tasks: what is trained on what. `load_task` finds one by name."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from domo.errors import DomoError, TaskError
+from domo.tasks import models, named
+from domo.tasks.base import Task
+
+NEEDED = ("build_model", "train_data", "loss", "evaluate")
+
+
+class NamedTask(NamedTuple):
+    """A row of the table of tasks."""
+
+    description: str
+    factory: Callable[..., Task]
+
+
+TASKS: dict[str, NamedTask] = {
+    "digits": NamedTask("8x8 digits (embedded), small CNN: the demo", named.digits),
+    "fashion-mnist": NamedTask(
+        "Fashion-MNIST at 14x14, 10,240 images, MLP: quick comparisons", named.fashion_mnist
+    ),
+    "fashion-mnist-cnn": NamedTask("Fashion-MNIST at 28x28, small CNN", named.fashion_mnist_cnn),
+    "cifar10-cnn": NamedTask(
+        "CIFAR-10 or a folder of its images, small CNN: quick on a CPU",
+        partial(named.cifar10, named.cifar_cnn),
+    ),
+    "cifar10-vgg16": NamedTask("CIFAR-10, VGG-16", partial(named.cifar10, models.vgg16)),
+    "cifar10-resnet56": NamedTask("CIFAR-10, ResNet-56", partial(named.cifar10, models.resnet56)),
+    "cifar100-vgg16": NamedTask("CIFAR-100, VGG-16", partial(named.cifar100, models.vgg16)),
+    "cifar100-resnet56": NamedTask(
+        "CIFAR-100, ResNet-56", partial(named.cifar100, models.resnet56)
+    ),
+    "svhn-resnet20": NamedTask("SVHN, ResNet-20", named.svhn_resnet20),
+    "imagefolder": NamedTask(
+        "any folder of images for each class, small CNN; imagefolder:10 for 10 classes",
+        named.image_folder,
+    ),
+}
+"""Name -> description and factory."""
+
+
+def load_task(name: str) -> Task:
+    """Find a task: a named one (see `TASKS`), or `module:Class`, made without arguments.
+
+    `imagefolder:N` is the named task for N classes. A module is looked for on PYTHONPATH and in
+    the current folder.
+
+    Raises:
+        TaskError: Says what failed: the name, the import, the class, its construction, or what the
+            object lacks.
+    """
+    base, colon, rest = name.partition(":")
+    if base in TASKS and (not colon or rest.isdigit()):
+        return _named(base, rest)
+    if not colon:
+        raise TaskError(_no_such_task(name))
+    if not base or not rest:
+        raise TaskError(f"'{name}' lacks the {'class' if base else 'module'}: write module:Class")
+    return _instantiate(_import(base), rest, name)
+
+
+def _named(base: str, parameter: str) -> Task:
+    factory = TASKS[base].factory
+    if not parameter:
+        return factory()
+    if factory is not named.image_folder:
+        raise TaskError(f"the task {base} takes no number: write {base}, not {base}:{parameter}")
+    return factory(int(parameter))
+
+
+def _no_such_task(name: str) -> str:
+    near = get_close_matches(name.lower(), TASKS, n=1, cutoff=0.4)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return (
+        f"there is no task named '{name}'.{hint} Named tasks: {', '.join(TASKS)}. "
+        "Your own is written module:Class, such as my_tasks:Tumours."
+    )
+
+
+def _import(module_name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+        importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (module_name == missing or module_name.startswith(missing + ".")):
+            raise TaskError(
+                f"there is no module '{missing}'. It must be on PYTHONPATH or in the current "
+                f"folder, which is {here}"
+            ) from error
+        raise TaskError(
+            f"the module '{module_name}' could not be imported: {_describe(error)}"
+        ) from error
+
+
+def _instantiate(module: ModuleType, attribute: str, name: str) -> Task:
+    if not hasattr(module, attribute):
+        own = [k for k, v in vars(module).items() if isinstance(v, type)]
+        near = get_close_matches(attribute, own, n=1)
+        hint = f" Did you mean '{module.__name__}:{near[0]}'?" if near else ""
+        raise TaskError(f"the module '{module.__name__}' has no '{attribute}'.{hint}")
+    factory: Any = getattr(module, attribute)
+    if not callable(factory):
+        kind = type(factory).__name__
+        raise TaskError(
+            f"'{name}' is an object of type {kind}; name a class, made without arguments"
+        )
+    try:
+        task: Task = factory()
+    except DomoError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TaskError(
+            f"'{name}' could not be made by {attribute}(): {_describe(error)}"
+        ) from error
+    lacking = [method for method in NEEDED if not callable(getattr(task, method, None))]
+    if lacking:
+        raise TaskError(f"'{name}' is not a task: it lacks {', '.join(lacking)}")
+    return task
+
+
+def _describe(error: BaseException) -> str:
+    """An exception in one line, with the place in the user's code that raised it."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        return text  # names file and line
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    frames = [f for f in frames if "importlib" not in f.filename]
+    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else text

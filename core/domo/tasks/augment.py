@@ -1,0 +1,36 @@
+"""Random augmentation of a collated batch, as a function of the given generator alone."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def crop_and_flip(
+    batch: Any, generator: torch.Generator, black: Tensor, padding: int = 4
+) -> tuple[Tensor, Tensor]:
+    """Random crops of the padded images, of their own size, each flipped with probability 1/2.
+
+    Args:
+        batch: Images of shape (N, C, H, W), standardised, and labels; on the CPU.
+        generator: Where all randomness comes from.
+        black: The value of a black pixel for each channel, shape (C,); the border is filled with
+            it, as when bitmaps are padded before they are standardised.
+        padding: Pixels added on each side.
+
+    Returns:
+        The new images and the same labels.
+    """
+    images, labels = batch
+    n, _, height, width = images.shape
+    top = torch.randint(2 * padding + 1, (n, 1), generator=generator)
+    left = torch.randint(2 * padding + 1, (n, 1), generator=generator)
+    flipped = torch.randint(2, (n, 1), generator=generator).bool()
+    padded = black.view(1, -1, 1, 1).repeat(n, 1, height + 2 * padding, width + 2 * padding)
+    padded[:, :, padding : padding + height, padding : padding + width] = images
+    rows = top + torch.arange(height)
+    columns = torch.arange(width)
+    columns = left + torch.where(flipped, columns.flip(0), columns)
+    which = torch.arange(n)[:, None, None]
+    out = padded[which, :, rows[:, :, None], columns[:, None, :]]
+    return out.permute(0, 3, 1, 2).contiguous(), labels
