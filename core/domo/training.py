@@ -73,8 +73,23 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, Mapping):
         return {k: to_device(v, device) for k, v in batch.items()}
     if isinstance(batch, (tuple, list)):
-        return type(batch)(to_device(v, device) for v in batch)
+        moved = [to_device(v, device) for v in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
     return batch
+
+
+class _Plan:
+    """The index lists that a loader draws from now.
+
+    An object of its own: were it the `BatchLoader`, loader and plan would form a cycle, and workers
+    that the garbage collector ends are waited for, 5 s each.
+    """
+
+    def __init__(self) -> None:
+        self.batches: Iterable[Sequence[int]] = ()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (list(indices) for indices in self.batches)
 
 
 class BatchLoader:
@@ -87,10 +102,10 @@ class BatchLoader:
 
     def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
         self.dataset = dataset
-        self._plan: Iterable[Sequence[int]] = ()
+        self._plan = _Plan()
         self._loader = DataLoader(
             dataset,
-            batch_sampler=self,
+            batch_sampler=self._plan,
             num_workers=num_workers,
             collate_fn=collate,
             persistent_workers=num_workers > 0,
@@ -98,15 +113,12 @@ class BatchLoader:
             generator=torch.Generator(),
         )
 
-    def __iter__(self) -> Iterator[list[int]]:
-        return (list(indices) for indices in self._plan)
-
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
     def load(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
         """The batches of a plan, in order."""
-        self._plan = plan
+        self._plan.batches = plan
         return iter(self._loader)
 
     def sequential(self, batch_size: int = EVAL_BATCH) -> Iterator[Any]:
@@ -141,6 +153,7 @@ class RoundNumbers:
         run_seed: Seed of the run.
         kernel: The method's constants.
         inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
+        evaluates: Whether x_r is to be tested.
     """
 
     silo_id: str
@@ -152,6 +165,7 @@ class RoundNumbers:
     run_seed: int
     kernel: Kernel
     inference_scale: float | None = None
+    evaluates: bool = True
 
 
 @dataclass(slots=True)
@@ -186,6 +200,7 @@ class LocalRound:
         mbar: Mean local momentum, shape (n,); average rows only.
         buffers: Server values of float and integer buffers.
         on_step: Called before each batch with the steps done; returning False abandons the round.
+        on_evaluation: Called with the sums of `evaluate`.
     """
 
     def __init__(
@@ -197,6 +212,7 @@ class LocalRound:
         mbar: Tensor | None = None,
         buffers: Mapping[Section, Tensor] | None = None,
         on_step: Callable[[int], bool] | None = None,
+        on_evaluation: Callable[[Mapping[str, Sum]], None] | None = None,
     ):
         flat.check()
         flat.load(Section.TRAINABLE, x_r)
@@ -206,6 +222,8 @@ class LocalRound:
         self.abandoned = False
         self.metrics: dict[str, float] = {}
         self.evaluation: dict[str, Sum] = {}
+        self._on_evaluation = on_evaluation or (lambda sums: None)
+        self._result: LocalResult | None = None
         self._on_step = on_step or (lambda done: True)
         self._mbar = mbar.to(flat.vector.device) if mbar is not None else None
         self._m_r: Tensor | None = None
@@ -250,13 +268,15 @@ class LocalRound:
             batches: Evaluation batches.
 
         Returns:
-            The local means.
+            The local means; empty where the run does not ask for numbers on this x_r.
 
         Raises:
             RoundError: Training has begun, so the model is no longer x_r.
         """
         if self._begun:
             raise RoundError("evaluate() belongs before the batch loop: the model is not x_r now")
+        if not self.numbers.evaluates:
+            return {}
         modes = [(m, m.training) for m in self.model.modules()]
         sums: dict[str, list[float]] = {}
         self.model.eval()
@@ -273,6 +293,7 @@ class LocalRound:
             for module, mode in modes:
                 module.training = mode
         self.evaluation = {k: Sum(*v) for k, v in sums.items()}
+        self._on_evaluation(self.evaluation)
         return {k: s.total / s.num for k, s in self.evaluation.items() if s.num}
 
     def optimizer(self) -> LocalSGD:
@@ -357,6 +378,8 @@ class LocalRound:
             StrayParameterError: Parameters were replaced or moved.
             DivergenceError: The update has non-finite entries.
         """
+        if self._result is not None:
+            return self._result
         done = self._opt.num_done if self._opt and self._begun else 0
         if done != self.num_steps or self._opt is None:
             raise IncompleteRoundError(
@@ -374,7 +397,7 @@ class LocalRound:
                 "not finite. A smaller local_lr usually mends it.",
                 bad,
             )
-        return LocalResult(
+        self._result = LocalResult(
             update=update.cpu(),
             momentum=momentum.cpu() if momentum is not None else None,
             float_buffers=self.flat.read(Section.FLOAT_BUFFER),
@@ -382,6 +405,7 @@ class LocalRound:
             num_steps=done,
             metrics=dict(self.metrics),
         )
+        return self._result
 
 
 @contextmanager
