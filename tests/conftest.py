@@ -1,0 +1,22 @@
+"""What every test starts from: one torch thread, fixed seeds, and no DOMO_* variable."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("domo", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("domo")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.startswith("DOMO_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _repeatable_torch() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
