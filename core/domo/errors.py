@@ -156,7 +156,7 @@ class DivergenceError(RoundError):
         count: How many entries are not finite.
     """
 
-    def __init__(self, message: str, count: int):
+    def __init__(self, message: str, count: int = 0):
         super().__init__(message)
         self.count = count
 

@@ -15,6 +15,7 @@ All numbers are little-endian. docs/protocol.md has a test vector.
 
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import NamedTuple
 
 import xxhash
@@ -26,6 +27,19 @@ MAGIC = b"DOM1"
 FRAME_BYTES = 1 << 20
 """Most payload bytes in one frame."""
 MAX_MESSAGE_BYTES = 4 << 20
+
+
+class VectorId(IntEnum):
+    """Names of the vectors that travel; the same numbers as in the proto."""
+
+    X = 1
+    X_PREV = 2
+    MEAN_MOMENTUM = 3
+    FLOAT_BUFFERS = 4
+    INTEGER_BUFFERS = 5
+    FROZEN = 6
+    UPDATE = 7
+    LOCAL_MOMENTUM = 8
 
 
 class Frame(NamedTuple):

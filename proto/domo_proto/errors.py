@@ -11,6 +11,7 @@
     DeadlineError                DEADLINE_EXCEEDED
     CoordinatorUnavailableError  UNAVAILABLE
     SessionError                 UNAUTHENTICATED   the session is over: join again
+    DivergenceError              OUT_OF_RANGE
     StateError                   RESOURCE_EXHAUSTED
 
 The class travels by name in the trailing metadata key `domo-error`; without it (a proxy answered,
@@ -46,6 +47,7 @@ STATUS_OF: dict[type[DomoError], grpc.StatusCode] = {
     errors.ChecksumError: _Status.DATA_LOSS,
     errors.DeadlineError: _Status.DEADLINE_EXCEEDED,
     errors.CoordinatorUnavailableError: _Status.UNAVAILABLE,
+    errors.DivergenceError: _Status.OUT_OF_RANGE,
     errors.StateError: _Status.RESOURCE_EXHAUSTED,
     SessionError: _Status.UNAUTHENTICATED,
 }

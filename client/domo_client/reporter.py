@@ -1,0 +1,71 @@
+"""The heartbeat: a thread of its own, so that a busy trainer or a slow upload never looks dead."""
+
+import json
+import logging
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from domo.errors import DomoError
+from domo_client.connection import Connection
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the silo is doing now (fields of ReportRequest)."""
+
+    phase: str = "idle"
+    run_id: str = ""
+    round_index: int = 0
+    step: int = 0
+    num_steps: int = 0
+    loss: float | None = None
+
+
+class Reporter(threading.Thread):
+    """Sends `progress` every few seconds and keeps the coordinator's directive.
+
+    Args:
+        connection: Where to.
+        status_file: Rewritten after each heartbeat that was heard; `domo-client health` reads it.
+    """
+
+    def __init__(self, connection: Connection, status_file: Path):
+        super().__init__(name="reporter", daemon=True)
+        self.progress = Progress()
+        self._connection, self._status_file = connection, status_file
+        self._directive = ("", 0, "CONTINUE")
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._stopped.wait(self._connection.report_interval_s):
+            self.beat()
+
+    def beat(self, failure: str = "") -> None:
+        """Report now; network faults are left to the next heartbeat."""
+        p = self.progress
+        fields = {k: v for k, v in asdict(p).items() if v is not None}
+        try:
+            directive = self._connection.report(**fields, failure=failure)
+        except DomoError as error:
+            log.debug("heartbeat: %s", error)
+            return
+        self._directive = (p.run_id, p.round_index, directive)
+        self._status_file.write_text(json.dumps(fields), encoding="utf-8")
+
+    def may_go_on(self) -> bool:
+        """Whether the coordinator still wants this round of this run."""
+        run_id, round_index, directive = self._directive
+        p = self.progress
+        if run_id != p.run_id:
+            return True
+        if directive == "STOP_RUN":
+            return False
+        return directive != "ABANDON_ROUND" or round_index != p.round_index
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()

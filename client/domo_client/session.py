@@ -1,0 +1,286 @@
+"""The loop API: a user who has a training loop keeps it.
+
+    with domo_client.connect("host:50051", silo="site-a") as silo:
+        for rnd in silo.rounds(model):              # x_r is in the model now
+            rnd.evaluate(eval_fn, eval_loader)      # on x_r, before any shift; optional
+            opt = rnd.optimizer()                   # the local step of the run's method
+            for x, y in rnd.batches(dataset):       # exactly P steps; DOMO's shift happens here
+                loss_fn(model(x), y).backward(); opt.step(); opt.zero_grad()
+            rnd.log(loss=...)
+
+`rnd` is a `domo.training.LocalRound`. Leaving the inner loop early raises `IncompleteRoundError`
+and sends nothing; an exception in the body is reported as this silo's failure and goes on to the
+caller; a round that the coordinator has abandoned ends the inner loop and the next one comes.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import torch
+from platformdirs import user_state_path
+from torch import Tensor, nn
+
+from domo.errors import ConfigError, RoundError
+from domo.training import LocalResult, LocalRound, RoundNumbers, configure_torch
+from domo.vector import FlatModel, Section, byte_view, digest
+from domo_client.connection import Connection, Offer, Turn
+from domo_client.reporter import Progress, Reporter
+from domo_client.state import SiloState
+from domo_proto.channel import TlsFiles, is_loopback
+from domo_proto.codec import VectorId
+
+SECTIONS = {
+    Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
+    Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
+}
+MAX_BACKOFF_S = 60.0
+
+
+class Outcome(NamedTuple):
+    """How a run ended.
+
+    Attributes:
+        run_id: The run.
+        state: FINISHED, FAILED or STOPPED.
+        text: Why.
+        num_rounds: Rounds that were committed.
+    """
+
+    run_id: str
+    state: str
+    text: str
+    num_rounds: int
+
+
+def connect(
+    server: str,
+    silo: str,
+    *,
+    state_dir: Path | None = None,
+    tls: TlsFiles | None = None,
+    insecure: bool = False,
+    role: str = "trainer",
+    device: str = "",
+    first_connect_s: float = 60.0,
+    on_trouble: Callable[[str], None] = lambda text: None,
+) -> "Silo":
+    """Join a federation.
+
+    Args:
+        server: The coordinator, host:port.
+        silo: This silo's name.
+        state_dir: Its state folder; in the user's state folder by default.
+        tls: PEM files.
+        insecure: Speak without TLS to another machine.
+        role: `trainer`, or `evaluator` for a silo with test data only.
+        device: What it trains on, in words, for the dashboard.
+        first_connect_s: How long to try before the first success, seconds.
+        on_trouble: Told in words when the network fails and the call will be made again.
+
+    Raises:
+        ConfigError: A bad address, or no TLS to another machine without `insecure`.
+        StateError: The state folder is in use.
+        CoordinatorUnavailableError: Nobody answers.
+        SiloConflictError: The name is taken.
+    """
+    if tls is None and not insecure and not is_loopback(server):
+        raise ConfigError(
+            f"{server} is another machine, and without TLS everybody on the way could read and "
+            "change the model. Give --tls-ca (and --tls-cert, --tls-key), or --insecure on a "
+            "network that you trust"
+        )
+    folder = state_dir or user_state_path("domo") / "silos" / silo
+    state = SiloState(folder)
+    try:
+        connection = Connection(server, silo, state, tls, role, device, first_connect_s, on_trouble)
+        connection.join()
+    except BaseException:
+        state.close()
+        raise
+    return Silo(connection, state)
+
+
+class Silo:
+    """A silo that has joined; a context manager."""
+
+    def __init__(self, connection: Connection, state: SiloState):
+        self.connection, self._state = connection, state
+        self._reporter = Reporter(connection, state.folder / "status.json")
+        self._reporter.start()
+        self._reporter.beat()
+        self._declined: list[str] = []
+        self._failed = False
+        self.on_step: Callable[[LocalRound, int], None] = lambda rnd, done: None
+        self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
+        self.outcome: Outcome | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception):
+            self._reporter.beat(failure=describe(error))
+        self.close("" if error is None else describe(error))
+
+    def close(self, reason: str = "") -> None:
+        """Leave the federation."""
+        self._reporter.stop()
+        self.connection.close(reason)
+        self._state.close()
+
+    def next_run(self) -> Offer:
+        """Wait for a run that wants this silo."""
+        self._reporter.progress = Progress("idle")
+        while True:
+            offer = self.connection.wait_for_run(self._declined)
+            if offer is not None:
+                return offer
+
+    def decline(self, offer: Offer, reason: str) -> None:
+        """Say that this silo will not take part in a run, and why."""
+        self._declined.append(offer.run_id)
+        self.connection.decline(offer.run_id, reason)
+
+    def fail(self, error: Exception) -> None:
+        """Say that this round failed here; it is tried again after a while."""
+        self._failed = True
+        self._reporter.beat(failure=describe(error))
+
+    def rounds(
+        self,
+        model: nn.Module,
+        *,
+        samples: int | None = None,
+        eval_samples: int | None = None,
+        offer: Offer | None = None,
+    ) -> Iterator[LocalRound]:
+        """The rounds of the next run; x_r is in the model when one is handed out.
+
+        A round with `rnd.num_steps == 0` only evaluates: its batch loop is empty.
+
+        Args:
+            model: On its device already; its parameters become views of one vector.
+            samples: Size of the training data; needed where the run counts epochs or weights.
+            eval_samples: Size of the test data; None: it will be tested if the loop does so.
+            offer: A run from `next_run`; by default the next one.
+
+        Raises:
+            LayoutMismatchError: The run has another model.
+            IncompleteRoundError: The body made fewer steps than the run asks for.
+        """
+        offer = offer or self.next_run()
+        flat = FlatModel(model)
+        configure_torch(offer.config.threads, flat.vector.device)
+        tests = 1 if eval_samples is None else eval_samples
+        self.connection.enroll(offer, flat.layout, samples or 0, tests)
+        self.outcome, backoff_s, evaluated = None, 1.0, -1
+        own = [digest(flat.read(Section.FROZEN))]
+        while True:
+            self._reporter.progress = Progress("waiting", offer.run_id)
+            turn = self.connection.fetch_round(offer.run_id, evaluated, own)
+            if turn.action == "END":
+                self._state.drop_pending()
+                self.outcome = Outcome(offer.run_id, turn.outcome, turn.text, turn.round_index)
+                return
+            if turn.action == "ASK_AGAIN":
+                continue
+            if VectorId.FROZEN in turn.vectors:
+                flat.load(Section.FROZEN, turn.vectors[VectorId.FROZEN])
+                own = [turn.digests[VectorId.FROZEN]]
+            trains = turn.action == "TRAIN"
+            if trains and self._resubmitted(offer, turn):
+                continue
+            rnd = self._round(offer, flat, turn)
+            self._failed = False
+            yield rnd
+            evaluated = turn.round_index if turn.evaluate else evaluated
+            if self._failed:
+                time.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+                continue
+            if trains and not rnd.abandoned:
+                self._send(offer, turn, rnd, rnd.finish())
+                backoff_s = 1.0
+
+    def _round(self, offer: Offer, flat: FlatModel, turn: Turn) -> LocalRound:
+        r = turn.round_index
+        steps = turn.num_steps if turn.action == "TRAIN" else 0
+        progress = Progress("evaluating", offer.run_id, r, 0, steps)
+        self._reporter.progress = progress
+
+        def on_step(done: int) -> bool:
+            progress.phase, progress.step = "training", done
+            self.on_step(rnd, done)
+            return self._reporter.may_go_on()
+
+        numbers = RoundNumbers(
+            silo_id=self.connection.silo_id,
+            round_index=r,
+            num_rounds=offer.config.num_rounds,
+            num_steps=steps,
+            local_lr=turn.local_lr,
+            batch_size=offer.config.batch_size,
+            run_seed=offer.config.seed,
+            kernel=offer.config.kernel,
+            inference_scale=turn.inference_scale,
+            evaluates=turn.evaluate,
+        )
+        vectors = turn.vectors
+        rnd = LocalRound(
+            flat,
+            numbers,
+            vectors[VectorId.X],
+            vectors.get(VectorId.X_PREV),
+            vectors.get(VectorId.MEAN_MOMENTUM),
+            {s: vectors[v] for s, v in SECTIONS.items() if v in vectors},
+            on_step=on_step,
+            on_evaluation=lambda sums: self.connection.report_evaluation(offer.run_id, r, sums),
+        )
+        return rnd
+
+    def _resubmitted(self, offer: Offer, turn: Turn) -> bool:
+        """Send an update of this round that was made before a crash, instead of training again."""
+        update = self._state.pending(offer.run_id, turn.round_index)
+        if update is None:
+            return False
+        self._reporter.progress = Progress("uploading", offer.run_id, turn.round_index)
+        self.connection.submit(update)
+        return True
+
+    def _send(self, offer: Offer, turn: Turn, rnd: LocalRound, result: LocalResult) -> None:
+        progress = self._reporter.progress
+        progress.phase, progress.loss = "uploading", result.metrics.get("loss")
+        vectors: Sequence[tuple[VectorId, Tensor | None]] = [
+            (VectorId.UPDATE, result.update),
+            (VectorId.LOCAL_MOMENTUM, result.momentum),
+            (VectorId.FLOAT_BUFFERS, result.float_buffers),
+            (VectorId.INTEGER_BUFFERS, result.integer_buffers),
+        ]
+        update = self._state.save_pending(
+            offer.run_id,
+            turn.round_index,
+            [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)],
+            result.num_steps,
+            result.metrics,
+        )
+        state, text = self.connection.submit(update)
+        self.on_sent(rnd, state, text)
+
+
+def describe(error: BaseException) -> str:
+    """An exception for people elsewhere: its text, and its class where that says more."""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped by its operator"
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory: {error}"
+    if isinstance(error, RoundError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,171 @@
+"""What a silo remembers on disk: who it is, vectors by digest, and an update not yet accepted.
+
+instance-id           random; the silo is this folder, whatever machine it is mounted on
+vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
+pending.json, .bin    the newest update, until its round is over
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor
+
+from domo.errors import ChecksumError
+from domo.state_dir import lock_folder
+from domo.vector import byte_view
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpdate:
+    """An update on disk.
+
+    Attributes:
+        run_id: Its run.
+        round_index: Its round.
+        digest: xxh3-128 of all its bytes, hex.
+        vectors: (vector id, bytes), in file order.
+        num_steps: P_k.
+        metrics: What the loop logged.
+    """
+
+    run_id: str
+    round_index: int
+    digest: str
+    vectors: Sequence[tuple[int, int]]
+    num_steps: int
+    metrics: Mapping[str, float]
+
+
+class SiloState:
+    """A silo's state folder, locked against other processes.
+
+    Args:
+        folder: Where; made if need be.
+
+    Raises:
+        StateError: In use, or not writable.
+    """
+
+    def __init__(self, folder: Path):
+        self._lock = lock_folder(folder, "domo-client")
+        self.folder = folder
+        self._vectors = folder / "vectors"
+        self._vectors.mkdir(exist_ok=True)
+        for leftover in (*self._vectors.glob("*.tmp"), *folder.glob("*.tmp")):
+            leftover.unlink()
+        identity = folder / "instance-id"
+        if not identity.exists():
+            _replace(identity, secrets.token_hex(16).encode())
+        self.instance_id = identity.read_text(encoding="ascii").strip()
+
+    def close(self) -> None:
+        """Let another process use the folder."""
+        self._lock.close()
+
+    # vectors
+
+    def held(self) -> list[str]:
+        """Digests of the vectors that are here."""
+        return [p.name for p in self._vectors.iterdir()]
+
+    def put(self, digest: str, vector: Tensor) -> None:
+        """Keep a received vector."""
+        _replace(self._vectors / digest, byte_view(vector))
+
+    def get(self, digest: str, dtype: torch.dtype) -> Tensor:
+        """A kept vector.
+
+        Raises:
+            ChecksumError: It is missing or damaged; it is deleted, so the next fetch brings it.
+        """
+        path = self._vectors / digest
+        try:
+            data = bytearray(path.read_bytes())
+        except OSError as error:
+            raise ChecksumError(f"cannot read the cached {path}: {error.strerror}") from None
+        if xxhash.xxh3_128_hexdigest(data) != digest:
+            path.unlink()
+            raise ChecksumError(f"the cached vector {path} was damaged and is deleted")
+        return torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+
+    def keep_only(self, digests: Iterable[str]) -> None:
+        """Delete all other vectors."""
+        keep = set(digests)
+        for path in self._vectors.iterdir():
+            if path.name not in keep:
+                path.unlink()
+
+    # the pending update
+
+    def save_pending(
+        self,
+        run_id: str,
+        round_index: int,
+        vectors: Sequence[tuple[int, memoryview]],
+        num_steps: int,
+        metrics: Mapping[str, float],
+    ) -> PendingUpdate:
+        """Keep an update durably before it is sent."""
+        hasher = xxhash.xxh3_128()
+        temporary = self.folder / "pending.bin.tmp"
+        with temporary.open("wb") as f:
+            for _, data in vectors:
+                hasher.update(data)
+                f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        sizes = [(v, len(data)) for v, data in vectors]
+        update = PendingUpdate(
+            run_id, round_index, hasher.hexdigest(), sizes, num_steps, dict(metrics)
+        )
+        self.drop_pending()
+        temporary.replace(self.folder / "pending.bin")
+        body = {"format_version": FORMAT_VERSION, **asdict(update)}
+        _replace(self.folder / "pending.json", json.dumps(body).encode(), durable=True)
+        return update
+
+    def pending(self, run_id: str, round_index: int) -> PendingUpdate | None:
+        """The update of this round, if it is here; one of another round is dropped."""
+        try:
+            body: dict[str, Any] = json.loads((self.folder / "pending.json").read_text())
+            if body.pop("format_version") != FORMAT_VERSION:
+                return None
+            body["vectors"] = [(int(v), int(n)) for v, n in body["vectors"]]
+            update = PendingUpdate(**body)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if (update.run_id, update.round_index) != (run_id, round_index):
+            self.drop_pending()
+            return None
+        size = sum(n for _, n in update.vectors)
+        path = self.pending_path
+        return update if path.exists() and path.stat().st_size == size else None
+
+    @property
+    def pending_path(self) -> Path:
+        """The bytes of the pending update."""
+        return self.folder / "pending.bin"
+
+    def drop_pending(self) -> None:
+        """Forget the pending update: its round is over."""
+        for name in ("pending.json", "pending.bin"):
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def _replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as f:
+        f.write(data)
+        if durable:
+            f.flush()
+            os.fsync(f.fileno())
+    temporary.replace(path)

@@ -1,0 +1,140 @@
+"""The command `domo-server`."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from domo.console import console, friendly_errors, say, setup_logging
+from domo.errors import ConfigError, CoordinatorUnavailableError, UnknownSiloError
+from domo_proto.channel import TlsFiles, make_channel
+from domo_server.app import Started, serve
+from domo_server.config import ServerConfig, load_config
+from domo_server.store import Store, open_database
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", help="federation.toml: [server] and [[runs]].")
+]
+StateDir = Annotated[Path | None, typer.Option(help="Runs, checkpoints, database, admin token.")]
+
+
+@app.callback(invoke_without_command=True)
+def main_command(
+    context: typer.Context,
+    config: Config = None,
+    listen: Annotated[
+        str | None, typer.Option(help="host:port for silos [127.0.0.1:50051].")
+    ] = None,
+    dashboard: Annotated[
+        str | None, typer.Option(help="host:port for REST and the page [127.0.0.1:8080].")
+    ] = None,
+    state_dir: StateDir = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Allow silos without TLS on a network you trust."),
+    ] = None,
+    exit_when_done: Annotated[
+        bool, typer.Option(help="Stop when all runs of the file have ended; exit 1 if one failed.")
+    ] = False,
+) -> None:
+    """Coordinate federated training: serve models to silos, and show what happens."""
+    if context.invoked_subcommand is not None:
+        return
+    flags = {
+        "listen": listen,
+        "dashboard": dashboard,
+        "state_dir": state_dir,
+        "insecure": insecure,
+    }
+    settings, runs = load_config(config, flags)
+    setup_logging()
+
+    def started(where: Started) -> None:
+        _banner(settings, where)
+
+    good = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
+    raise typer.Exit(0 if good else 1)
+
+
+def _banner(settings: ServerConfig, where: Started) -> None:
+    tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
+    say(f"domo-server: silos at {where.grpc_address} ({tls}), state in {settings.state_dir}")
+    say(f"  dashboard  {where.dashboard_url}")
+    say(f"  log in     {where.login_url}")
+    if where.run_ids:
+        say(f"  runs       {', '.join(where.run_ids)}")
+        say(
+            f"next: start the silos, each with: domo-client --server {where.grpc_address} "
+            "--name NAME --data DIR"
+        )
+    else:
+        say("idle: no run is configured. Start one with a configuration file:")
+        say("  domo-server --config federation.toml")
+        say("or hand one to this coordinator:")
+        say(f"  domo submit federation.toml --server {where.dashboard_url}")
+    console.file.flush()
+
+
+@app.command()
+def check(config: Annotated[Path, typer.Argument(help="federation.toml")]) -> None:
+    """Read a configuration file and say what it means, without starting anything."""
+    settings, runs = load_config(config, {})
+    say(f"{config} is good: silos at {settings.listen}, {len(runs)} runs")
+    for run in runs:
+        who = ", ".join(run.roster) if run.roster else f"the first {run.num_silos} silos"
+        say(f"  {run.title}: {run.method} on {run.task}, {run.num_rounds} rounds, {who}")
+
+
+@app.command()
+def health(
+    server: Annotated[str, typer.Option(help="host:port")] = "127.0.0.1:50051",
+    tls_ca: Annotated[Path | None, typer.Option(help="CA of its certificate.")] = None,
+) -> None:
+    """Ask the health service; exit 0 if the coordinator is serving."""
+    with make_channel(server, TlsFiles(ca=tls_ca) if tls_ca else None) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        except grpc.RpcError as error:
+            raise CoordinatorUnavailableError(
+                f"no healthy coordinator at {server}: {error.details()}"
+            ) from None
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        raise CoordinatorUnavailableError(f"the coordinator at {server} is not serving")
+    say(f"{server}: serving")
+
+
+@app.command()
+def readmit(
+    silo: Annotated[str, typer.Argument(help="Name of the silo.")],
+    config: Config = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Let a silo come back with a new state folder (its old one was lost)."""
+    settings, _ = load_config(config, {"state_dir": state_dir})
+    if settings.database is None and not (settings.state_dir / "coordinator.db").exists():
+        raise ConfigError(f"there is no coordinator's database in {settings.state_dir}")
+    store = Store(open_database(settings.database_url))
+    row = store.silo(silo)
+    if row is None:
+        raise UnknownSiloError(f"no silo named {silo!r} has ever joined")
+    keys = ("instance_id", "role", "device", "software_version")
+    store.save_silo(silo, readmitted=True, **{k: row[k] for k in keys})
+    store.close()
+    say(f"{silo} may join again, with any state folder; start its domo-client")
+
+
+def main() -> None:
+    """Entry point."""
+    with friendly_errors():
+        app()

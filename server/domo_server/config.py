@@ -1,0 +1,134 @@
+"""The coordinator's configuration: flag > DOMO_SERVER_* > federation.toml > default."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_state_path
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from domo.config_file import load_toml, validate
+from domo.errors import ConfigError
+from domo.run_config import RunConfig
+from domo_proto.channel import TlsFiles, is_loopback
+
+ADDRESS = r"^(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}$"
+DEFAULT_DASHBOARD = "127.0.0.1:8080"
+
+
+class TlsConfig(BaseModel):
+    """PEM files for TLS; with `client_ca`, silos must show a certificate (mTLS)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cert: Path
+    """Certificate chain of the coordinator."""
+    key: Path
+    """Its private key."""
+    client_ca: Path | None = None
+    """CA of the silos' certificates; a silo's name must be in its certificate."""
+
+    @property
+    def files(self) -> TlsFiles:
+        """As the channel takes them."""
+        return TlsFiles(self.client_ca, self.cert, self.key)
+
+
+class ServerConfig(BaseSettings):
+    """The table [server]."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="DOMO_SERVER_", env_nested_delimiter="__"
+    )
+
+    listen: str = Field("127.0.0.1:50051", pattern=ADDRESS)
+    """host:port for silos."""
+    dashboard: str | None = Field(None, pattern=ADDRESS)
+    """host:port for REST and the page; 127.0.0.1:8080 or the next free port by default."""
+    state_dir: Path = Field(default_factory=lambda: user_state_path("domo") / "coordinator")
+    """Runs, checkpoints, database, admin token."""
+    database: str | None = None
+    """SQLAlchemy URL; a SQLite file in state_dir by default."""
+    tls: TlsConfig | None = None
+    """TLS for silos."""
+    insecure: bool = False
+    """Allow silos without TLS on an address that is not loopback."""
+    durability: Literal["process", "power"] = "process"
+    """What an accepted update survives: the death of any process, or of the machine."""
+    report_interval_s: float = Field(2.0, gt=0, le=60)
+    """How often silos report."""
+    long_poll_s: float = Field(20.0, gt=0, le=300)
+    """How long a silo's question may wait for its answer."""
+
+    @model_validator(mode="after")
+    def _safe(self) -> "ServerConfig":
+        if self.tls is None and not self.insecure and not is_loopback(self.listen):
+            raise ValueError(
+                f"listen = {self.listen!r} is reachable from other machines, and without "
+                "[server.tls] everybody on the way could read and change the model. Set tls, or "
+                "insecure = true for a network that you trust"
+            )
+        return self
+
+    @property
+    def database_url(self) -> str:
+        """The SQLAlchemy URL."""
+        return self.database or f"sqlite:///{self.state_dir / 'coordinator.db'}"
+
+
+class FederationFile(BaseModel):
+    """federation.toml: [server] and any number of [[runs]]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    server: dict[str, Any] = {}
+    runs: tuple[RunConfig, ...] = ()
+
+
+def load_config(
+    path: Path | None, flags: Mapping[str, Any]
+) -> tuple[ServerConfig, Sequence[RunConfig]]:
+    """Everything that the coordinator is told.
+
+    Args:
+        path: federation.toml, if there is one.
+        flags: Fields of [server] from the command line; None means not given.
+
+    Raises:
+        ConfigError: Names file, key, value and what is allowed.
+    """
+    where = path or "the command line"
+    file = validate(FederationFile, load_toml(path) if path else {}, where)
+    environment = EnvSettingsSource(ServerConfig)()
+    given = {k: v for k, v in flags.items() if v is not None}
+    merged = {**file.server, **environment, **given}
+    return validate(ServerConfig, merged, where, at="server"), file.runs
+
+
+def name_runs(runs: Sequence[RunConfig]) -> list[tuple[str, RunConfig]]:
+    """Each run of a file with its name: its own, or method-task, counted where it repeats.
+
+    Raises:
+        ConfigError: Two runs have one name.
+    """
+    named: list[tuple[str, RunConfig]] = []
+    for run in runs:
+        taken = {name for name, _ in named}
+        name, number = run.title, 2
+        if run.name is not None and name in taken:
+            raise ConfigError(f"two runs are named {name!r}")
+        while name in taken:
+            name, number = f"{run.title}-{number}", number + 1
+        named.append((name, run))
+    return named
+
+
+def admin_token(state_dir: Path) -> str:
+    """The admin's token; made at the first start, readable by the owner only."""
+    path = state_dir / "admin-token"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(32), encoding="ascii")
+    return path.read_text(encoding="ascii").strip()

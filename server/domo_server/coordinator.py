@@ -1,0 +1,238 @@
+"""The coordinator: a queue of runs, one at a time, and the silos that serve them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from domo.config_file import validate
+from domo.errors import ConfigError
+from domo.run_config import RunConfig
+from domo.tasks import TASKS
+from domo_server.broadcast import Broadcast
+from domo_server.rounds import RunLoop
+from domo_server.run import Run
+from domo_server.sessions import Session, Sessions
+from domo_server.status import ENDED
+from domo_server.store import Store, now_text
+
+log = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """Owns the sessions, the queue and the current run.
+
+    Args:
+        store: Durable metadata.
+        state_dir: Where runs keep their vectors.
+        report_interval_s: How often silos report.
+        long_poll_s: How long a silo's question may wait for an answer.
+        durable_updates: fsync each update before it is accepted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        state_dir: Path,
+        report_interval_s: float = 2.0,
+        long_poll_s: float = 20.0,
+        durable_updates: bool = False,
+    ):
+        self.store, self.state_dir = store, state_dir
+        self.long_poll_s, self.durable_updates = long_poll_s, durable_updates
+        self.sessions = Sessions(report_interval_s)
+        self.broadcast = Broadcast()
+        self.current: Run | None = None
+        self.recent: dict[str, Run] = {}
+        self.started_at = time.monotonic()
+        self.stopping = False
+        self._writing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    # life
+
+    def start(self) -> None:
+        """Go on with what the database says is unfinished."""
+        self._task = asyncio.create_task(self._work(), name="runs")
+
+    async def shutdown(self) -> None:
+        """Finish what is being written, then stop; unfinished runs go on at the next start."""
+        self.stopping = True
+        self.broadcast.notify()
+        async with self._writing:
+            if self._task is not None:
+                self._task.cancel()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            rows = await asyncio.to_thread(self.store.all_runs)
+            waiting = [row for row in reversed(rows) if row["state"] not in ENDED]
+            if not waiting:
+                await self.broadcast.changed()
+                continue
+            row = waiting[0]
+            run = self._make(row)
+            self.current = self.recent[run.run_id] = run
+            self.recent = dict(list(self.recent.items())[-4:])
+            self.broadcast.notify()
+            await RunLoop(run, self._writing).execute(row)
+            self.current = None
+            self.broadcast.notify()
+
+    async def linger(self) -> None:
+        """Give connected silos a moment to hear how the last run ended."""
+        await asyncio.sleep(min(2.0, self.sessions.report_interval_s))
+
+    def _make(self, row: Mapping[str, Any]) -> Run:
+        return Run(
+            row["run_id"],
+            RunConfig.model_validate(row["config"]),
+            self.folder(row["run_id"]),
+            self.store,
+            self.sessions,
+            self.broadcast,
+        )
+
+    def folder(self, run_id: str) -> Path:
+        """Where a run keeps its files."""
+        return self.state_dir / "runs" / run_id
+
+    # control
+
+    async def submit(self, config: RunConfig | Mapping[str, Any]) -> dict[str, Any]:
+        """Queue a run; returns its row.
+
+        Raises:
+            ConfigError: A field is wrong, the name is taken, or x_0 cannot be made.
+        """
+        if not isinstance(config, RunConfig):
+            config = validate(RunConfig, dict(config), "run")
+        check_submission(config)
+        name, number = config.title, 2
+        if config.name is None:
+            while await asyncio.to_thread(self.store.run_by_name, name):
+                name, number = f"{config.title}-{number}", number + 1
+        elif await asyncio.to_thread(self.store.run_by_name, name):
+            raise ConfigError(f"there is a run named {name!r} already; give this one another name")
+        return await self._queue(name, config)
+
+    async def submit_once(self, config: RunConfig, name: str) -> dict[str, Any]:
+        """Queue a run of the configuration file, unless it is there from an earlier start.
+
+        Raises:
+            ConfigError: As `submit`, or the run was started with another configuration.
+        """
+        check_submission(config)
+        row = await asyncio.to_thread(self.store.run_by_name, name)
+        if row is None:
+            return await self._queue(name, config)
+        if row["config_digest"] != config.digest:
+            old = RunConfig.model_validate(row["config"])
+            differ = [f for f in RunConfig.model_fields if getattr(old, f) != getattr(config, f)]
+            raise ConfigError(
+                f"the run {name!r} in {self.state_dir} was started with other settings "
+                f"({', '.join(differ)}); give the changed run another name, or use another "
+                "--state-dir"
+            )
+        return row
+
+    async def _queue(self, name: str, config: RunConfig) -> dict[str, Any]:
+        values = {
+            "name": name,
+            "config": config.model_dump(mode="json"),
+            "config_digest": config.digest,
+        }
+        row = await asyncio.to_thread(self.store.create_run, values)
+        log.info("[%s] queued: %s on %s", row["run_id"], config.method, config.task)
+        self.broadcast.notify()
+        return row
+
+    async def stop(self, run_id: str) -> None:
+        """Stop a run that has not ended.
+
+        Raises:
+            ConfigError: No such run, or it has ended.
+        """
+        row = await asyncio.to_thread(self.store.run, run_id)
+        if row is None:
+            raise ConfigError(f"there is no run {run_id!r}")
+        if row["state"] in ENDED:
+            raise ConfigError(f"run {run_id} has ended already: {row['state'].lower()}")
+        if self.current is not None and self.current.run_id == run_id:
+            self.current.stop_text = "stopped by the admin"
+        else:
+            await asyncio.to_thread(
+                self.store.update_run,
+                run_id,
+                state="STOPPED",
+                detail="stopped by the admin before it started",
+                finished_at=now_text(),
+            )
+        self.broadcast.notify()
+
+    # silos
+
+    async def join(self, session_values: Mapping[str, str]) -> Session:
+        """Open a session for a silo (fields of `Sessions.join`).
+
+        Raises:
+            SiloConflictError: The name is taken.
+        """
+        silo_id = session_values["silo_id"]
+        row = await asyncio.to_thread(self.store.silo, silo_id)
+        known = row["instance_id"] if row and not row["readmitted"] else None
+        session = self.sessions.join(known_instance=known, **session_values)
+        values = {k: v for k, v in session_values.items() if k != "silo_id"}
+        await asyncio.to_thread(self.store.save_silo, silo_id, readmitted=False, **values)
+        self.say("joined", f"{silo_id} joined", silo_id)
+        return session
+
+    async def decline(self, session: Session, run_id: str, reason: str) -> None:
+        """A silo will not take part in a run; it is not asked again in this session."""
+        session.declined.add(run_id)
+        session.error = reason
+        run = self.find(run_id)
+        text = f"{session.silo_id} declined {run_id}: {reason}"
+        self.say("declined", text, session.silo_id, run.run_id if run else None)
+
+    def find(self, run_id: str) -> Run | None:
+        """The current run, or one that ended lately, by id."""
+        return self.recent.get(run_id)
+
+    def say(
+        self, kind: str, text: str, silo_id: str | None = None, run_id: str | None = None
+    ) -> None:
+        """Log and record an event."""
+        log.info("%s", text)
+        task = asyncio.ensure_future(
+            asyncio.to_thread(self.store.add_event, kind, text, run_id, silo_id)
+        )
+        task.add_done_callback(lambda t: None if t.cancelled() else self.broadcast.notify())
+
+
+def check_submission(config: RunConfig) -> None:
+    """What a coordinator needs beyond a valid configuration.
+
+    Raises:
+        ConfigError: Nobody is said to take part, or x_0 cannot be made here.
+    """
+    if config.num_silos is None and config.roster is None:
+        raise ConfigError("say who takes part: num_silos = 4, or roster = ['site-a', 'site-b']")
+    if config.initial_model:
+        path = Path(config.initial_model)
+        if not path.is_file():
+            raise ConfigError(f"initial_model: there is no file {path}")
+    elif config.task.split(":")[0] not in TASKS:
+        if ":" not in config.task:
+            raise ConfigError(
+                f"there is no task {config.task!r}; `domo tasks` lists those there are"
+            )
+        raise ConfigError(
+            f"the task {config.task} is code of your own, which the coordinator does not run: make "
+            f"the initial model with `domo init {config.task} --seed {config.seed} --out "
+            "x0.safetensors` and set initial_model to that file"
+        )

@@ -1,0 +1,111 @@
+"""The dashboard's application: REST under /api/v1, the page at /."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from starlette.staticfiles import StaticFiles
+
+from domo import __version__
+from domo_server.dashboard.admin import Admin
+from domo_server.dashboard.changing import change_routes
+from domo_server.dashboard.errors import add_error_handlers
+from domo_server.dashboard.examples import errors
+from domo_server.dashboard.headers import Guard
+from domo_server.dashboard.models import StreamMessage
+from domo_server.dashboard.reading import read_routes
+from domo_server.dashboard.stream import StreamHub
+from domo_server.status import Control, ReadModel
+
+STATIC = Path(__file__).parent / "static"
+_ABOUT = (
+    "Reading needs no credential. Starting and stopping runs needs the admin token, as "
+    "`Authorization: Bearer <token>` or by the cookie that /login sets. Every error has the shape "
+    '`{"error": {"code": ..., "message": ..., "status": ...}}`.'
+)
+
+
+def create_app(
+    read: ReadModel,
+    control: Control,
+    admin_token: str,
+    allowed_hosts: Sequence[str] | None = None,
+) -> FastAPI:
+    """Make the application.
+
+    `app.state.streams.close()` ends the open event streams; `DashboardServer` calls it.
+
+    Args:
+        read: Where everything that is shown comes from.
+        control: What the changing routes call.
+        admin_token: Opens the changing routes; must not be empty.
+        allowed_hosts: Host names that are answered, without ports, as protection against DNS
+            rebinding; give ("localhost", "127.0.0.1", "::1") when bound to loopback. None: any.
+
+    Raises:
+        ConfigError: The admin token is empty.
+    """
+    admin = Admin(admin_token)
+    streams = StreamHub(read)
+    app = FastAPI(
+        title="domo coordinator",
+        version=__version__,
+        description=_ABOUT,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.streams = streams
+    app.add_middleware(Guard, allowed_hosts=allowed_hosts)
+    add_error_handlers(app)
+    app.include_router(read_routes(read, streams), prefix="/api/v1")
+    app.include_router(change_routes(read, control, admin), prefix="/api/v1")
+    app.add_api_route(
+        "/login",
+        admin.login,
+        status_code=303,
+        response_class=RedirectResponse,
+        responses=errors(400, 401, 422),
+        response_description="Logged in; goes to the page.",
+        tags=["coordinator"],
+    )
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
+
+    @app.get("/api/v1/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(STATIC / "docs.html")
+
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with what FastAPI cannot derive: credentials and the stream's data."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        parts = document["components"]
+        parts["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "cookie": {"type": "apiKey", "in": "cookie", "name": "domo_<id>"},
+        }
+        message = StreamMessage.model_json_schema(
+            mode="serialization", ref_template="#/components/schemas/{model}"
+        )
+        parts["schemas"] = message.pop("$defs") | parts["schemas"] | {"StreamMessage": message}
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,93 @@
+"""One error shape for every way in which a request can fail.
+
+    {"error": {"code": "...", "message": "...", "status": 404}}
+
+`domo.errors` that a handler lets through become:
+    ConfigError, TaskError      422 invalid_config
+    any other, retryable        503 unavailable
+    any other                   500 internal
+"""
+
+import logging
+from collections.abc import Mapping
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from domo.errors import ConfigError, DomoError, TaskError
+
+logger = logging.getLogger(__name__)
+
+_BY_STATUS = {
+    404: ("not_found", "there is nothing here. The routes are listed at /api/v1/docs."),
+    405: ("method_not_allowed", "this address does not take that method; see the Allow header."),
+}
+
+
+class ApiError(Exception):
+    """A request that is refused, with the answer it gets.
+
+    Attributes:
+        status: HTTP status.
+        code: Stable name of the kind of error.
+        message: What was wrong and what to do.
+        headers: Further headers of the answer.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ):
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers
+
+    def response(self) -> JSONResponse:
+        """The answer in the one shape."""
+        body = {"error": {"code": self.code, "message": self.message, "status": self.status}}
+        return JSONResponse(body, self.status, headers=self.headers)
+
+
+def not_found(run_id: str) -> ApiError:
+    """The error for a run that does not exist."""
+    return ApiError(404, "not_found", f"no run {run_id!r}. GET /api/v1/runs lists all runs.")
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Give every error of `app` the one shape."""
+
+    @app.exception_handler(ApiError)
+    async def _api(_request: Request, exc: ApiError) -> JSONResponse:
+        return exc.response()
+
+    @app.exception_handler(DomoError)
+    async def _domo(_request: Request, exc: DomoError) -> JSONResponse:
+        if isinstance(exc, ConfigError | TaskError):
+            return ApiError(422, "invalid_config", str(exc)).response()
+        if exc.retryable:
+            return ApiError(503, "unavailable", f"{exc}. Try again in a moment.").response()
+        logger.error("request failed: %s", exc, exc_info=exc)
+        return ApiError(500, "internal", str(exc)).response()
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, exc: HTTPException) -> JSONResponse:
+        code, what = _BY_STATUS.get(exc.status_code, ("http_error", str(exc.detail)))
+        message = f"{request.method} {request.url.path}: {what}"
+        return ApiError(exc.status_code, code, message, exc.headers).response()
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_request: Request, exc: RequestValidationError) -> JSONResponse:
+        wrong = [
+            f"{'.'.join(str(part) for part in error['loc'][1:]) or error['loc'][0]}: {error['msg']}"
+            for error in exc.errors()
+        ]
+        message = "; ".join(wrong) + ". Correct this and send the request again."
+        return ApiError(422, "invalid_request", message).response()
+
+    @app.exception_handler(Exception)
+    async def _bug(_request: Request, _exc: Exception) -> JSONResponse:
+        message = "the coordinator could not answer; its log has the traceback."
+        return ApiError(500, "internal", message).response()

@@ -1,0 +1,146 @@
+"""One small federation, as the examples of the OpenAPI document."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from domo_server.dashboard.models import ErrorBody, ErrorDetail, History, Session, StreamMessage
+from domo_server.status import (
+    Event,
+    MetricPoint,
+    Participant,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloStatus,
+    Status,
+)
+
+Responses = dict[int | str, dict[str, Any]]
+
+CONFIG = {"name": "domo-digits", "task": "digits", "method": "DOMO", "num_rounds": 15}
+SUMMARY = RunSummary(
+    run_id="2-domo-digits",
+    name="domo-digits",
+    method="DOMO",
+    task="digits",
+    state="OPEN",
+    num_rounds=15,
+    rounds_done=1,
+    detail="round 2 of 15: waiting for site-b",
+    accuracy=0.42,
+    loss=1.91,
+    created_at="2026-01-05T09:00:00Z",
+    started_at="2026-01-05T09:00:02Z",
+    remaining_s=31.5,
+    complete=True,
+)
+RUN = RunDetail(
+    **SUMMARY.model_dump(),
+    config=CONFIG,
+    roster=["site-a", "site-b"],
+    num_params=7626,
+    metrics=[
+        MetricPoint(
+            model_index=1, metrics={"accuracy": 0.42, "loss": 1.91}, num_silos=2, num_samples=360
+        )
+    ],
+    waiting_for=["site-b"],
+)
+ROUND = RoundRecord(
+    round_index=0,
+    state="COMMITTED",
+    opened_at="2026-01-05T09:00:02Z",
+    closed_at="2026-01-05T09:00:04Z",
+    duration_s=2.1,
+    local_lr=0.05,
+    reference_steps=12,
+    participants=[
+        Participant(silo_id="site-a", weight=1, num_steps=12, update_norm=3.2, train_loss=2.05),
+        Participant(silo_id="site-b", weight=1, num_steps=12, update_norm=3.4, train_loss=2.11),
+    ],
+    train_loss=2.08,
+)
+SILO = SiloStatus(
+    silo_id="site-b",
+    phase="training",
+    run_id="2-domo-digits",
+    round_index=1,
+    step=5,
+    num_steps=12,
+    loss=1.7,
+    bytes_sent=30504,
+    bytes_received=61008,
+    num_samples=360,
+    num_eval_samples=90,
+    device="cuda:0",
+    software_version="0.1.0",
+    last_seen_s=0.4,
+)
+EVENT = Event(
+    event_id=17,
+    at="2026-01-05T09:00:04Z",
+    kind="round-committed",
+    text="round 1 of 15 is committed: 2 of 2 silos",
+    run_id="2-domo-digits",
+)
+STATUS = Status(
+    version="0.1.0",
+    uptime_s=64.2,
+    grpc_address="0.0.0.0:50051",
+    tls=False,
+    current_run=SUMMARY,
+    num_queued=0,
+    num_silos_online=2,
+    silos=[SILO],
+)
+HISTORY = History(run=RUN, rounds=[ROUND])
+SESSION = Session(admin=True)
+STREAM = (
+    f"event: status\nid: {EVENT.event_id}\n"
+    f"data: {StreamMessage(status=STATUS, run=RUN, events=[EVENT]).model_dump_json()}\n\n"
+)
+
+_ERRORS = {
+    400: ("bad_host", "this dashboard does not answer to the name 'example.org'. Use ..."),
+    401: ("unauthorized", "only the admin may do this. Send 'Authorization: Bearer <token>', ..."),
+    403: ("cross_origin", "this request came with the log-in cookie from another site. ..."),
+    404: ("not_found", "no run '9-x'. GET /api/v1/runs lists all runs."),
+    409: ("run_ended", "run '1-fedavg-digits' has ended already (FINISHED)."),
+    413: ("too_large", "a run config is at most 1048576 bytes."),
+    422: ("invalid_request", "limit: Input should be less than or equal to 1000. ..."),
+    503: ("unavailable", "the model changed while it was being opened. Try again in a moment."),
+}
+
+
+def answer(
+    example: BaseModel | Sequence[BaseModel], status: int = 200, description: str = "As asked."
+) -> Responses:
+    """The `responses` entry of a JSON answer with its example."""
+    shown = (
+        example.model_dump(mode="json")
+        if isinstance(example, BaseModel)
+        else [item.model_dump(mode="json") for item in example]
+    )
+    content = {"application/json": {"example": shown}}
+    return {status: {"description": description, "content": content}}
+
+
+def other(media_type: str, example: str, description: str) -> Responses:
+    """The `responses` entry of an answer that is not JSON."""
+    return {200: {"description": description, "content": {media_type: {"example": example}}}}
+
+
+def errors(*statuses: int) -> Responses:
+    """The `responses` entries of errors in the one shape."""
+    entries: Responses = {}
+    for status in statuses:
+        code, message = _ERRORS[status]
+        body = ErrorBody(error=ErrorDetail(code=code, message=message, status=status))
+        entries[status] = {
+            "model": ErrorBody,
+            "description": f"`{code}`",
+            "content": {"application/json": {"example": body.model_dump()}},
+        }
+    return entries

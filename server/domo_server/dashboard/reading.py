@@ -1,0 +1,140 @@
+"""The routes that only read."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import FileResponse
+from starlette.concurrency import run_in_threadpool
+
+from domo_server.dashboard import examples
+from domo_server.dashboard.errors import ApiError, not_found
+from domo_server.dashboard.examples import answer, errors, other
+from domo_server.dashboard.models import History
+from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
+from domo_server.status import (
+    Event,
+    ReadModel,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloStatus,
+    Status,
+)
+
+_MODEL_TRIES = 3
+
+
+def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
+    """Everything under /api/v1 that needs no credential."""
+    router = APIRouter(responses=errors(400))
+
+    async def detail(run_id: str) -> RunDetail:
+        run = await read.run(run_id)
+        if run is None:
+            raise not_found(run_id)
+        return run
+
+    async def committed_rounds(run_id: str) -> Sequence[RoundRecord]:
+        records = await read.rounds(run_id)
+        if records is None:
+            raise not_found(run_id)
+        return records
+
+    @router.get("/status", responses=answer(examples.STATUS), tags=["coordinator"])
+    async def status() -> Status:
+        """The coordinator at a glance: the current run and all silos."""
+        return await read.status()
+
+    @router.get("/silos", responses=answer([examples.SILO]), tags=["coordinator"])
+    async def silos() -> Sequence[SiloStatus]:
+        """All silos that have ever joined, by id."""
+        return await read.silos()
+
+    @router.get("/events", responses=answer([examples.EVENT]) | errors(422), tags=["coordinator"])
+    async def events(
+        after: Annotated[int, Query(ge=0, description="Only events above this id.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 200,
+    ) -> Sequence[Event]:
+        """What happened, oldest first. Ask again with `after` = the last id for the next page."""
+        return await read.events(after=after, limit=limit)
+
+    @router.get(
+        "/stream",
+        status_code=200,
+        response_class=EventStream,
+        responses=other(
+            "text/event-stream", examples.STREAM, "Server-sent events, until either end closes."
+        )
+        | errors(422),
+        tags=["coordinator"],
+    )
+    async def stream(last_event_id: Annotated[str | None, Header()] = None) -> EventStream:
+        """A `status` event at once and after every change, at most about ten in a second.
+
+        The data of each is a StreamMessage: the status, the current (or newest) run, and the
+        events since the message before. A comment line comes after 15 s of silence.
+        """
+        return EventStream(streams.messages(parse_event_id(last_event_id)))
+
+    @router.get("/runs", responses=answer([examples.SUMMARY]), tags=["runs"])
+    async def runs() -> Sequence[RunSummary]:
+        """All runs, newest first."""
+        return await read.runs()
+
+    @router.get("/runs/{run_id}", responses=answer(examples.RUN) | errors(404, 422), tags=["runs"])
+    async def run(run_id: str) -> RunDetail:
+        """One run: its config, its roster and the test metrics of every model so far."""
+        return await detail(run_id)
+
+    @router.get(
+        "/runs/{run_id}/rounds",
+        responses=answer([examples.ROUND]) | errors(404, 422),
+        tags=["runs"],
+    )
+    async def rounds(run_id: str) -> Sequence[RoundRecord]:
+        """Its rounds, oldest first: who took part, who was left out and why, training loss."""
+        return await committed_rounds(run_id)
+
+    @router.get(
+        "/runs/{run_id}/history.json",
+        response_model=History,
+        responses=answer(examples.HISTORY) | errors(404, 422),
+        tags=["runs"],
+    )
+    async def history(run_id: str, response: Response) -> History:
+        """The run with its metrics and rounds, as one file to keep."""
+        name = f"{run_id}-history.json"
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return History(run=await detail(run_id), rounds=await committed_rounds(run_id))
+
+    @router.get(
+        "/runs/{run_id}/model",
+        response_class=FileResponse,
+        responses=other(
+            "application/octet-stream", "(binary)", "Named `<run_id>-x<r>.safetensors`."
+        )
+        | errors(404, 422, 503),
+        tags=["runs"],
+    )
+    async def model(run_id: str) -> FileResponse:
+        """The newest committed model x_r of a run, complete, as a safetensors file."""
+        for _ in range(_MODEL_TRIES):
+            before = await detail(run_id)
+            path = await read.model_file(run_id)
+            if path is None:
+                message = f"run {run_id!r} has no model yet: it has not begun. Wait for its start."
+                raise ApiError(404, "no_model", message)
+            try:
+                stat = await run_in_threadpool(path.stat)
+            except FileNotFoundError:  # a newer checkpoint took its place
+                continue
+            after = await detail(run_id)
+            if before.rounds_done == after.rounds_done:  # else the name would tell a wrong round
+                name = f"{run_id}-x{after.rounds_done}.safetensors"
+                kind = "application/octet-stream"
+                return FileResponse(path, media_type=kind, filename=name, stat_result=stat)
+        message = "the model changed while it was being opened. Try again in a moment."
+        raise ApiError(503, "unavailable", message, {"Retry-After": "1"})
+
+    return router

@@ -1,0 +1,73 @@
+// Small helpers around the DOM. Text from outside only ever becomes text nodes and attributes.
+
+export const byId = (id) => document.getElementById(id);
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** An HTML element. */
+export function h(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** An SVG element. */
+export function s(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** Set the text if it differs, so that selections and screen readers are left in peace. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Set or remove an attribute if it differs. */
+export function setAttr(node, name, value) {
+  if (value == null) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+/**
+ * Make the children of `parent` match `items`, keeping the element of each key.
+ * `create(item)` returns an element; `update(element, item)` is called for old and new alike.
+ */
+export function keyed(parent, items, key, create, update) {
+  const old = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  items.forEach((item, index) => {
+    const id = String(key(item));
+    let node = old.get(id);
+    old.delete(id);
+    if (!node) {
+      node = create(item);
+      node.dataset.key = id;
+    }
+    if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
+    update(node, item);
+  });
+  for (const node of old.values()) node.remove();
+}
+
+/** The elements below `node` that carry data-f, by that name. */
+export function fields(node) {
+  node._fields ??= Object.fromEntries(
+    [...node.querySelectorAll("[data-f]")].map((part) => [part.dataset.f, part]),
+  );
+  return node._fields;
+}
+
+/** GET JSON; throws an Error with the server's own words. */
+export async function getJson(url, options) {
+  const answer = await fetch(url, options);
+  const body = await answer.json().catch(() => null);
+  if (!answer.ok) {
+    throw new Error(body?.error?.message ?? `the coordinator answered ${answer.status}`);
+  }
+  return body;
+}

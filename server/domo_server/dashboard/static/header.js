@@ -1,0 +1,96 @@
+// The top of the page: which run, how far, what it waits for, and what to do when there is none.
+
+import { byId, setAttr, setText } from "./dom.js";
+import {
+  formatClock, formatCount, formatDuration, formatLoss, formatPercent, secondsBetween,
+} from "./format.js";
+
+export const STATE_WORDS = {
+  QUEUED: "Queued", WAITING: "Waiting for silos", OPEN: "Training", CLOSING: "Closing round",
+  EVALUATING: "Evaluating", PAUSED: "Paused", FINISHED: "Finished", FAILED: "Failed",
+  STOPPED: "Stopped",
+};
+
+const ENDED = new Set(["FINISHED", "FAILED", "STOPPED"]);
+const WILDCARDS = new Set(["0.0.0.0", "[::]", "::", "*", ""]);
+
+export const hasEnded = (run) => ENDED.has(run.state);
+
+/** The address that a silo dials: the coordinator's, or this page's name if it listens on all. */
+export function dialAddress(grpcAddress) {
+  const colon = grpcAddress.lastIndexOf(":");
+  const [host, port] = [grpcAddress.slice(0, colon), grpcAddress.slice(colon + 1)];
+  return WILDCARDS.has(host) ? `${location.hostname}:${port}` : grpcAddress;
+}
+
+function roundWords(run) {
+  const unit = run.num_rounds === 1 ? "round" : "rounds";
+  const working = run.state === "OPEN" || run.state === "CLOSING";
+  if (working) return `Round ${Math.min(run.rounds_done + 1, run.num_rounds)} of ${run.num_rounds}`;
+  return `${run.rounds_done} of ${run.num_rounds} ${unit} done`;
+}
+
+function timeLeft(run, elapsed) {
+  if (hasEnded(run)) return run.finished_at ? `ended at ${formatClock(run.finished_at, false)}` : "";
+  if (run.remaining_s == null) return "";
+  const left = Math.max(0, run.remaining_s - elapsed);
+  const end = new Date(Date.now() + 1000 * left).toISOString();
+  return `about ${formatDuration(left)} left, until ${formatClock(end, left < 600)}`;
+}
+
+function aboutWords(run) {
+  const size = run.num_params == null ? [] : [`${formatCount(run.num_params)} parameters`];
+  return [`${run.method} on ${run.task}`, ...size, `run ${run.run_id}`].join(" \u00b7 ");
+}
+
+function renderRun(run, status, elapsed) {
+  const current = status.current_run?.run_id === run.run_id;
+  const queued = status.num_queued ? `, ${status.num_queued} queued` : "";
+  setText(byId("run-eyebrow"), (current ? "Current run" : "Last run") + queued);
+  setText(byId("run-name"), run.name);
+  setText(byId("run-about"), aboutWords(run));
+  setText(byId("run-state"), STATE_WORDS[run.state] ?? run.state);
+  setAttr(byId("run-state"), "data-state", run.state);
+  setText(byId("run-round"), roundWords(run));
+  setText(byId("run-left"), timeLeft(run, elapsed));
+  byId("run-progress").value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
+  setText(byId("run-detail"), run.detail || "\u00a0");
+  setAttr(byId("run-detail"), "title", run.detail || null);
+  setText(byId("tile-accuracy"), formatPercent(run.accuracy));
+  setText(byId("tile-loss"), formatLoss(run.loss));
+  const took = secondsBetween(run.started_at, hasEnded(run) ? run.finished_at : null);
+  setText(byId("tile-time-name"), hasEnded(run) ? "Took" : "Running for");
+  setText(byId("tile-time"), formatDuration(took));
+  // only what a listener wants to hear: not every step
+  setText(byId("said"), `${run.name}: ${STATE_WORDS[run.state] ?? run.state}. ${roundWords(run)}.`);
+}
+
+function renderNoRun() {
+  setText(byId("run-eyebrow"), "Ready");
+  setText(byId("run-name"), "No run yet");
+  setText(byId("run-about"), "The coordinator is up and waits for a run.");
+  for (const id of ["run-round", "run-detail"]) setText(byId(id), "\u00a0");
+  setText(byId("run-left"), "");
+  setText(
+    byId("start-command"),
+    `curl -X POST ${new URL("api/v1/runs", location.href)} ` +
+      `-H "Authorization: Bearer $DOMO_ADMIN_TOKEN" ` +
+      `-d '{"task": "digits", "method": "DOMO", "num_rounds": 15}'`,
+  );
+}
+
+/** Draw the header and the empty state of "no run". */
+export function renderHeader({ status, run, receivedAt }) {
+  const elapsed = (performance.now() - receivedAt) / 1000;
+  setText(byId("version"), `coordinator ${status.version}`);
+  setText(byId("tile-silos"), `${status.num_silos_online} of ${status.silos.length}`);
+  byId("run-state").hidden = run === null;
+  byId("no-run").hidden = run !== null;
+  byId("curves").hidden = run === null;
+  document.querySelector(".hero").classList.toggle("idle", run === null);
+  byId("run-detail").classList.toggle("calm", run !== null && !hasEnded(run));
+  if (run) renderRun(run, status, elapsed);
+  else renderNoRun();
+  const share = run?.num_rounds ? Math.round((100 * run.rounds_done) / run.num_rounds) : 0;
+  document.title = run ? `${share} % ${run.name} \u2013 domo` : "domo";
+}

@@ -1,0 +1,77 @@
+// One card for each silo, always at the same place; the line above counts them by phase.
+
+import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
+import { formatAgo, formatBytes, formatCount, formatLoss } from "./format.js";
+import { dialAddress } from "./header.js";
+
+const PHASES = [
+  "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
+  "offline",
+];
+
+function create() {
+  const cell = (name, label) => h("div", {}, h("dt", {}, label), h("dd", { "data-f": name }));
+  return h(
+    "li",
+    { class: "silo" },
+    h("div", { class: "row" },
+      h("h3", { "data-f": "id" }), h("span", { class: "badge", "data-f": "phase" })),
+    h("p", { class: "muted small one-line", "data-f": "about" }),
+    h("progress", { max: 1, value: 0, "data-f": "bar" }),
+    h("p", { class: "small row", }, h("span", { "data-f": "step" }),
+      h("span", { class: "muted", "data-f": "seen" })),
+    h("dl", {}, cell("loss", "Loss"), cell("samples", "Samples"), cell("sent", "Sent"),
+      cell("received", "Received")),
+    h("p", { class: "error small", "data-f": "error", hidden: true }),
+  );
+}
+
+function stepWords(silo, numRounds) {
+  if (silo.phase === "training" && silo.num_steps) return `step ${silo.step} of ${silo.num_steps}`;
+  if (silo.round_index == null) return "\u00a0";
+  return `round ${silo.round_index + 1}${numRounds ? ` of ${numRounds}` : ""}`;
+}
+
+function update(card, silo, { run, elapsed }) {
+  const part = fields(card);
+  const awaited = run?.waiting_for?.includes(silo.silo_id) ?? false;
+  const training = silo.phase === "training" && silo.num_steps > 0;
+  const done = silo.phase === "uploading" || silo.phase === "waiting";
+  const numRounds = run?.run_id === silo.run_id ? run.num_rounds : null;
+  setAttr(card, "data-phase", silo.phase);
+  setText(part.id, silo.silo_id);
+  setAttr(part.id, "title", silo.silo_id);
+  setText(part.phase, silo.phase);
+  setAttr(part.phase, "data-phase", silo.phase);
+  const about = [silo.role === "evaluator" ? "evaluator" : "", silo.device,
+    silo.software_version && `v${silo.software_version}`, awaited ? "the run waits for it" : ""];
+  setText(part.about, about.filter(Boolean).join(" \u00b7 ") || "\u00a0");
+  part.bar.value = training ? silo.step / silo.num_steps : Number(done);
+  setAttr(part.bar, "aria-label", `Local steps of ${silo.silo_id}`);
+  setText(part.step, stepWords(silo, numRounds));
+  const seen = silo.last_seen_s == null ? null : silo.last_seen_s + elapsed;
+  setText(part.seen, silo.phase === "offline" || seen > 5 ? `seen ${formatAgo(seen)}` : "seen now");
+  setText(part.loss, formatLoss(silo.loss));
+  setText(part.samples, formatCount(silo.num_samples ?? silo.num_eval_samples));
+  setText(part.sent, formatBytes(silo.bytes_sent));
+  setText(part.received, formatBytes(silo.bytes_received));
+  part.error.hidden = !silo.error;
+  setText(part.error, silo.error ?? "");
+}
+
+/** Draw all silos, or the command that makes one. */
+export function renderSilos({ status, run, receivedAt }) {
+  const { silos } = status;
+  const elapsed = (performance.now() - receivedAt) / 1000;
+  byId("no-silos").hidden = silos.length > 0;
+  setText(byId("join-command"), `domo-client --server ${dialAddress(status.grpc_address)}`);
+  setText(
+    byId("join-note"),
+    status.tls ? "This coordinator speaks TLS: each silo also needs its certificate." : "",
+  );
+  const counts = PHASES.map((phase) => [silos.filter((x) => x.phase === phase).length, phase]);
+  const words = counts.filter(([n]) => n > 0).map(([n, phase]) => `${n} ${phase}`);
+  setText(byId("silos-sum"), words.join(" \u00b7 "));
+  keyed(byId("silos"), silos, (x) => x.silo_id, create, (card, x) =>
+    update(card, x, { run, elapsed }));
+}

@@ -1,0 +1,246 @@
+"""The coordinator as the dashboard sees it: rows and live state to frozen status objects."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import domo
+from domo.run_config import RunConfig
+from domo_server.checkpoint import export_model, load_checkpoint
+from domo_server.coordinator import Coordinator
+from domo_server.rounds import layout_of
+from domo_server.status import (
+    ENDED,
+    Event,
+    MetricPoint,
+    Participant,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloStatus,
+    Status,
+)
+
+
+class _Digest(NamedTuple):
+    """Figures over a run's rounds."""
+
+    points: list[MetricPoint]
+    recent_s: float | None
+    complete: bool | None
+
+
+class CoordinatorView:
+    """Implements `status.ReadModel` and `status.Control` over a coordinator.
+
+    Args:
+        coordinator: Whose state is shown.
+        grpc_address: host:port that silos are told.
+        tls: Whether it speaks TLS.
+    """
+
+    def __init__(self, coordinator: Coordinator, grpc_address: str, tls: bool):
+        self._c, self._address, self._tls = coordinator, grpc_address, tls
+        self._store = coordinator.store
+        self._digested: dict[str, tuple[Any, _Digest]] = {}
+
+    # reading
+
+    async def status(self) -> Status:
+        """Now."""
+        runs = await self.runs()
+        silos = await self.silos()
+        current = self._c.current
+        return Status(
+            version=domo.__version__,
+            uptime_s=round(time.monotonic() - self._c.started_at, 3),
+            grpc_address=self._address,
+            tls=self._tls,
+            current_run=next((r for r in runs if current and r.run_id == current.run_id), None),
+            num_queued=sum(r.state == "QUEUED" for r in runs),
+            num_silos_online=sum(s.phase != "offline" for s in silos),
+            silos=silos,
+        )
+
+    async def runs(self) -> Sequence[RunSummary]:
+        """All runs, newest first."""
+        rows = await asyncio.to_thread(self._store.all_runs)
+        return [await self._summary(row) for row in rows]
+
+    async def run(self, run_id: str) -> RunDetail | None:
+        """One run."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None:
+            return None
+        summary = await self._summary(row)
+        live = self._live(row)
+        waiting: list[str] = []
+        if live is not None and live.sampled:
+            waiting = [s for s in live.sampled if s not in live.accepted]
+        return RunDetail(
+            **summary.model_dump(),
+            config=row["config"],
+            roster=row["roster"] or [],
+            num_params=row["num_params"],
+            metrics=(await self._digest(row)).points,
+            waiting_for=waiting,
+        )
+
+    async def rounds(self, run_id: str) -> Sequence[RoundRecord] | None:
+        """Its rounds, oldest first."""
+        if await asyncio.to_thread(self._store.run, run_id) is None:
+            return None
+        rows = await asyncio.to_thread(self._store.rounds_of, run_id)
+        return [round_record(row) for row in rows]
+
+    async def silos(self) -> Sequence[SiloStatus]:
+        """All silos, by id."""
+        rows = await asyncio.to_thread(self._store.all_silos)
+        status = self._c.sessions.status
+        return [status(r["silo_id"], r["role"], r["software_version"]) for r in rows]
+
+    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
+        """The newest events with an id above `after`, oldest first."""
+        rows = await asyncio.to_thread(self._store.events_after, after, limit)
+        return [Event(**row) for row in rows]
+
+    async def model_file(self, run_id: str) -> Path | None:
+        """The newest committed x_r; None if no round is committed yet."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None or row["checkpoint"] is None:
+            return None
+        folder = self._c.folder(run_id)
+        final = folder / "model.safetensors"
+        if row["state"] in ENDED and final.exists():
+            return final
+        return await asyncio.to_thread(_export_round, folder, row)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yields at once, and then after every change."""
+        while not self._c.stopping:
+            yield None
+            await self._c.broadcast.changed(5.0)
+
+    def _live(self, row: Mapping[str, Any]) -> Any:
+        current = self._c.current
+        return current if current is not None and current.run_id == row["run_id"] else None
+
+    async def _digest(self, row: Mapping[str, Any]) -> "_Digest":
+        """What a run's rounds and evaluations come to; read again only when there are new ones."""
+        run_id, live = row["run_id"], self._live(row)
+        key = (row["state"], row["rounds_done"], live.revision if live is not None else -1)
+        known = self._digested.get(run_id)
+        if known is not None and known[0] == key:
+            return known[1]
+        points = metric_points(await asyncio.to_thread(self._store.evaluations_of, run_id))
+        records = await asyncio.to_thread(self._store.rounds_of, run_id)
+        lengths = [r["duration_s"] for r in records if r["duration_s"] is not None][-5:]
+        digest = _Digest(
+            points,
+            sum(lengths) / len(lengths) if lengths else None,
+            all(not r["left_out"] for r in records) if records else None,
+        )
+        self._digested[run_id] = (key, digest)
+        return digest
+
+    async def _summary(self, row: Mapping[str, Any]) -> RunSummary:
+        config = RunConfig.model_validate(row["config"])
+        run_id, live = row["run_id"], self._live(row)
+        done = await self._digest(row)
+        latest = done.points[-1].metrics if done.points else {}
+        state, detail = row["state"], row["detail"]
+        if live is not None:
+            state, detail = live.state.phase.value, live.detail
+        remaining = None
+        if live is not None and done.recent_s is not None:
+            remaining = round((config.num_rounds - row["rounds_done"]) * done.recent_s, 1)
+        return RunSummary(
+            run_id=run_id,
+            name=row["name"],
+            method=config.method,
+            task=config.task,
+            state=state,
+            num_rounds=config.num_rounds,
+            rounds_done=row["rounds_done"],
+            detail=detail,
+            accuracy=latest.get("accuracy"),
+            loss=latest.get("loss"),
+            created_at=row["created_at"],
+            started_at=row["started_at"],
+            finished_at=row["finished_at"],
+            remaining_s=remaining,
+            complete=done.complete,
+        )
+
+    # changing
+
+    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+        """Queue a run."""
+        return await self._summary(await self._c.submit(config))
+
+    async def stop(self, run_id: str) -> RunSummary:
+        """Stop a run."""
+        await self._c.stop(run_id)
+        row = await asyncio.to_thread(self._store.run, run_id)
+        assert row is not None
+        return await self._summary(row)
+
+
+def metric_points(rows: Iterable[Mapping[str, Any]]) -> list[MetricPoint]:
+    """Exact means over the federation, from the sums of all silos (in order of silo)."""
+    by_model: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    silos: dict[int, set[str]] = {}
+    for row in rows:
+        metrics = by_model.setdefault(row["model_index"], {})
+        metrics.setdefault(row["metric"], []).append((row["total"], row["num"]))
+        silos.setdefault(row["model_index"], set()).add(row["silo_id"])
+    points = []
+    for index in sorted(by_model):
+        nums = {k: sum(n for _, n in v) for k, v in by_model[index].items()}
+        means = {k: sum(t for t, _ in v) / nums[k] for k, v in by_model[index].items()}
+        points.append(
+            MetricPoint(
+                model_index=index,
+                metrics=means,
+                num_silos=len(silos[index]),
+                num_samples=max(nums.values()),
+            )
+        )
+    return points
+
+
+def round_record(row: Mapping[str, Any]) -> RoundRecord:
+    """One row of the rounds table."""
+    fields = ("silo_id", "weight", "num_steps", "update_norm", "train_loss")
+    return RoundRecord(
+        round_index=row["round_index"],
+        state=row["state"],
+        opened_at=row["opened_at"],
+        closed_at=row["closed_at"],
+        duration_s=row["duration_s"],
+        local_lr=row["local_lr"],
+        reference_steps=row["reference_steps"],
+        participants=[Participant(**{f: p[f] for f in fields}) for p in row["participants"]],
+        left_out=row["left_out"],
+        train_loss=row["train_loss"],
+    )
+
+
+def _export_round(folder: Path, row: Mapping[str, Any]) -> Path:
+    path = folder / "exports" / f"x{row['rounds_done']}.safetensors"
+    if not path.exists():
+        layout, frozen = layout_of(folder)
+        state = load_checkpoint(
+            folder / "checkpoints",
+            row["checkpoint"],
+            row["checkpoint_digest"],
+            row["rounds_done"],
+            row["inference_scale"],
+        )
+        for old in path.parent.glob("*.safetensors"):
+            old.unlink()
+        about = {"run_id": row["run_id"], "round_index": str(row["rounds_done"])}
+        export_model(path, layout, state, frozen, about)
+    return path

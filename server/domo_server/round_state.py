@@ -1,0 +1,168 @@
+"""The life of a run as a table of transitions, and when a round closes. No I/O, no clock.
+
+    WAITING -> OPEN(r, a) -> CLOSING(r) -> OPEN(r+1, 0) | EVALUATING -> FINISHED
+    OPEN(r, a) -> OPEN(r, a+1) on abort; r does not advance and accepted updates are kept
+    any state that has not ended -> STOPPED | FAILED
+
+A missing entry of the table is a `ProtocolError`: the caller is wrong, not the network.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from domo.errors import ProtocolError
+
+
+class Phase(StrEnum):
+    """Where a run is."""
+
+    WAITING = "WAITING"
+    OPEN = "OPEN"
+    CLOSING = "CLOSING"
+    EVALUATING = "EVALUATING"
+    PAUSED = "PAUSED"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+
+class Signal(StrEnum):
+    """What moves it."""
+
+    ROSTER_FROZEN = "roster frozen"
+    QUORUM = "quorum"
+    ABORT = "abort"
+    COMMITTED = "committed"
+    LAST_COMMITTED = "last round committed"
+    EVALUATED = "evaluated"
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+    FAIL = "fail"
+
+
+ENDED = frozenset({Phase.FINISHED, Phase.FAILED, Phase.STOPPED})
+
+TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
+    (Phase.WAITING, Signal.ROSTER_FROZEN): Phase.OPEN,
+    (Phase.OPEN, Signal.QUORUM): Phase.CLOSING,
+    (Phase.OPEN, Signal.ABORT): Phase.OPEN,
+    (Phase.OPEN, Signal.PAUSE): Phase.PAUSED,
+    (Phase.PAUSED, Signal.RESUME): Phase.OPEN,
+    (Phase.CLOSING, Signal.COMMITTED): Phase.OPEN,
+    (Phase.CLOSING, Signal.LAST_COMMITTED): Phase.EVALUATING,
+    (Phase.EVALUATING, Signal.EVALUATED): Phase.FINISHED,
+    **{(p, Signal.STOP): Phase.STOPPED for p in Phase if p not in ENDED},
+    **{(p, Signal.FAIL): Phase.FAILED for p in Phase if p not in ENDED},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RoundState:
+    """State of a run.
+
+    Attributes:
+        phase: Where it is.
+        round_index: r; the model is x_r.
+        attempt: How often round r was reopened.
+    """
+
+    phase: Phase = Phase.WAITING
+    round_index: int = 0
+    attempt: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.phase in ENDED
+
+
+def advance(state: RoundState, signal: Signal) -> RoundState:
+    """The next state.
+
+    Raises:
+        ProtocolError: The signal has no meaning in this state.
+    """
+    phase = TRANSITIONS.get((state.phase, signal))
+    if phase is None:
+        raise ProtocolError(f"{signal.value!r} means nothing to a run that is {state.phase.value}")
+    if signal in (Signal.COMMITTED, Signal.LAST_COMMITTED):
+        return RoundState(phase, state.round_index + 1, 0)
+    attempt = state.attempt + (signal is Signal.ABORT)
+    return RoundState(phase, state.round_index, attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When a round may close without everybody (fields as in `RunConfig`)."""
+
+    on_missing: Literal["wait", "proceed", "fail"] = "wait"
+    min_silos: int | None = None
+    required_silos: Sequence[str] = ()
+    round_deadline_s: float | None = None
+    grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do with an open round now.
+
+    Attributes:
+        action: Close it, wait, or fail the run.
+        text: Why, in words.
+        wait_s: Ask again after this long even if nothing happens; None: only when something does.
+        missing: Silos without an update.
+    """
+
+    action: Literal["close", "wait", "fail"]
+    text: str
+    wait_s: float | None = None
+    missing: Sequence[str] = ()
+
+
+def judge(
+    policy: Policy,
+    sampled: Sequence[str],
+    accepted: Collection[str],
+    failed: Collection[str],
+    open_for_s: float,
+    quorum_for_s: float | None,
+) -> Verdict:
+    """Decide about an open round.
+
+    Args:
+        policy: The run's policy.
+        sampled: The silos of this round.
+        accepted: Those whose update is in.
+        failed: Those that reported a failure in this attempt and have not come back.
+        open_for_s: Seconds since the round opened.
+        quorum_for_s: Seconds since it first had its quorum; None: it has none.
+    """
+    missing = [s for s in sampled if s not in accepted]
+    if not missing:
+        return Verdict("close", "all updates are in")
+    names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    text = f"waiting for {len(missing)} more of {len(sampled)} silos: {names}"
+    deadline = policy.round_deadline_s
+    left = None if deadline is None else deadline - open_for_s
+    if policy.on_missing == "fail" and left is not None:
+        if left <= 0:
+            return Verdict("fail", f"no update in {deadline:g} s from {names}", missing=missing)
+        return Verdict("wait", text, left, missing)
+    if policy.on_missing == "proceed" and quorum_for_s is not None:
+        grace = policy.grace_s - quorum_for_s
+        gone = all(s in failed for s in missing)
+        if grace <= 0 or gone or (left is not None and left <= 0):
+            return Verdict("close", f"going on without {names}", missing=missing)
+        wait_s = grace if left is None else min(grace, left)
+        return Verdict("wait", text + f", {wait_s:.0f} s of grace left", wait_s, missing)
+    return Verdict("wait", text, None, missing)
+
+
+def has_quorum(policy: Policy, sampled: Sequence[str], accepted: Collection[str]) -> bool:
+    """Whether the round could close under `proceed`."""
+    required = [s for s in policy.required_silos if s in sampled]
+    enough = len(accepted) >= min(policy.min_silos or len(sampled), len(sampled))
+    return enough and all(s in accepted for s in required)

@@ -1,0 +1,386 @@
+"""One run, live: what silos ask of it and what it does with their updates.
+
+Everything here happens on the event loop except tensor and disk work, which runs on threads. The
+rules are elsewhere: `round_state` says when a round closes, `domo.algorithm` how.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
+from domo.run_config import RunConfig, sort_roster
+from domo.vector import Layout, Section, byte_view, digest
+from domo_proto.codec import VectorId
+from domo_server.broadcast import Broadcast
+from domo_server.checkpoint import ServerState
+from domo_server.round_state import Phase, Policy, RoundState, Signal, advance, has_quorum
+from domo_server.sessions import Session, Sessions
+from domo_server.spool import Part, Upload, held_bytes, update_path
+from domo_server.store import Store, now_text
+
+log = logging.getLogger(__name__)
+
+DOWN_SECTIONS = {
+    Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
+    Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WireVector:
+    """Bytes that silos may fetch, and their digest."""
+
+    data: memoryview
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a silo is to do next; see RoundHeader in the proto."""
+
+    action: Literal["train", "evaluate", "end"]
+    round_index: int = 0
+    attempt: int = 0
+    num_steps: int = 0
+    local_lr: float = 0.0
+    inference_scale: float | None = None
+    evaluate: bool = False
+    vectors: Mapping[VectorId, WireVector] = field(default_factory=dict)
+    outcome: str = ""
+    text: str = ""
+    remaining_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A silo's place in the run."""
+
+    role: str
+    num_samples: int
+    num_eval_samples: int
+
+
+class Run:
+    """State and questions of a run; `RunLoop` (in `rounds`) moves it."""
+
+    def __init__(
+        self,
+        run_id: str,
+        config: RunConfig,
+        folder: Path,
+        store: Store,
+        sessions: Sessions,
+        broadcast: Broadcast,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.run_id, self.config, self.folder = run_id, config, folder
+        self.kernel = config.kernel
+        self.policy = Policy(
+            config.on_missing,
+            config.min_silos,
+            config.required_silos,
+            config.round_deadline_s,
+            config.grace_s,
+        )
+        self.store, self.sessions, self.broadcast, self.clock = store, sessions, broadcast, clock
+        self.state = RoundState()
+        self.detail = ""
+        self.layout: Layout | None = None
+        self.frozen_wire: WireVector | None = None
+        self.server: ServerState | None = None
+        self.wire: dict[VectorId, WireVector] = {}
+        self.enrolments: dict[str, Enrolment] = {}
+        self.roster: list[str] | None = None
+        self.sampled: list[str] = []
+        self.accepted: dict[str, dict[str, Any]] = {}
+        self.failed: dict[str, str] = {}
+        self.reported: dict[int, set[str]] = {}
+        self.opened_at = self.clock()
+        self.opened_text = now_text()
+        self.quorum_at: float | None = None
+        self.stop_text: str | None = None
+        self.revision = 0
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    # what silos ask
+
+    def offers_to(self, session: Session) -> bool:
+        """Whether this silo should be asked to take part."""
+        if self.layout is None or self.state.ended or self.run_id in session.declined:
+            return False
+        if session.role == "evaluator" or session.silo_id in self.enrolments:
+            return True
+        if self.roster is not None:
+            return session.silo_id in self.roster
+        return self.config.roster is None or session.silo_id in self.config.roster
+
+    async def enroll(
+        self, session: Session, layout_digest: bytes, num_samples: int, num_eval_samples: int
+    ) -> None:
+        """Take a silo in, or confirm its place after a restart.
+
+        Raises:
+            LayoutMismatchError: Its model is not the run's.
+            ConfigError: It must say how many samples it has, or has another number than before.
+        """
+        layout, silo_id = self.layout, session.silo_id
+        if layout is None or not self.offers_to(session):
+            raise ProtocolError(f"{silo_id} has no place in run {self.run_id}")
+        if layout_digest.hex() != layout.digest:
+            raise LayoutMismatchError("the silo's model does not match the run's")
+        trains = session.role == "trainer"
+        if trains and not num_samples and self.config.needs_samples:
+            raise ConfigError(
+                "this run needs to know how many training samples the silo has: pass "
+                "samples=len(dataset) to rounds()"
+            )
+        mine = Enrolment(session.role, num_samples, num_eval_samples)
+        old = self.enrolments.get(silo_id)
+        if old is not None and self.roster is not None and old != mine:
+            raise ConfigError(
+                f"{silo_id} enrolled in {self.run_id} with {old.num_samples} training and "
+                f"{old.num_eval_samples} test samples and now has {num_samples} and "
+                f"{num_eval_samples}; a run needs the same data from start to end"
+            )
+        if old != mine:
+            await asyncio.to_thread(
+                self.store.enroll,
+                self.run_id,
+                silo_id,
+                role=mine.role,
+                num_samples=num_samples,
+                num_eval_samples=num_eval_samples,
+            )
+            self.enrolments[silo_id] = mine
+            self.say("enrolled", f"{silo_id} enrolled with {num_samples} samples", silo_id)
+        session.run_id, session.phase = self.run_id, "enrolled"
+        session.num_samples, session.num_eval_samples = num_samples, num_eval_samples
+        self.broadcast.notify()
+
+    def freeze_roster(self) -> list[str] | None:
+        """The roster, once everybody is there; None while somebody is missing."""
+        trainers = [s for s, e in self.enrolments.items() if e.role == "trainer"]
+        expected = self.config.expected_silos
+        if self.config.roster:
+            missing = [s for s in self.config.roster if s not in trainers]
+            self.detail = f"waiting for {', '.join(missing)} to enrol" if missing else ""
+            return None if missing else sort_roster(self.config.roster)
+        short = expected - len(trainers)
+        if short > 0:
+            self.detail = f"waiting for {short} more of {expected} silos to enrol"
+            return None
+        return sort_roster(trainers[:expected])
+
+    def turn_for(self, silo_id: str, evaluated_index: int) -> Turn | None:
+        """What the silo is to do now; None: nothing yet."""
+        r, phase = self.state.round_index, self.state.phase
+        mine = self.enrolments.get(silo_id)
+        if self.state.ended:
+            return Turn("end", r, outcome=phase.value, text=self.detail)
+        if mine is None or self.server is None:
+            return None
+        tests = (
+            mine.num_eval_samples > 0
+            and evaluated_index < r
+            and silo_id not in self.reported.get(r, ())
+            and self.config.evaluates_at(r)
+        )
+        held = self.wire
+        if (
+            phase is Phase.OPEN
+            and silo_id in self.sampled
+            and silo_id not in self.accepted
+            and mine.role == "trainer"
+        ):
+            deadline = self.policy.round_deadline_s
+            return Turn(
+                "train",
+                r,
+                self.state.attempt,
+                self.config.steps_at(r, silo_id, mine.num_samples),
+                self.config.lr_at(r),
+                self.server.inference_scale,
+                tests,
+                held,
+                remaining_s=None if deadline is None else deadline - self.clock() + self.opened_at,
+            )
+        if tests and phase in (Phase.OPEN, Phase.EVALUATING):
+            skip = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
+            vectors = {v: w for v, w in held.items() if v not in skip}
+            return Turn("evaluate", r, self.state.attempt, evaluate=True, vectors=vectors)
+        return None
+
+    # what silos send
+
+    def expected_parts(self) -> list[Part]:
+        """The vectors of an update of this run, in order."""
+        assert self.layout is not None
+        n = self.layout.num_bytes(Section.TRAINABLE)
+        parts = [Part(VectorId.UPDATE, n, True)]
+        if self.kernel.average:
+            parts.append(Part(VectorId.LOCAL_MOMENTUM, n, True))
+        for section, vector_id in DOWN_SECTIONS.items():
+            if size := self.layout.num_bytes(section):
+                parts.append(Part(vector_id, size, section is Section.FLOAT_BUFFER))
+        return parts
+
+    @property
+    def spool(self) -> Path:
+        """Folder of the open round's uploads."""
+        return self.folder / "spool" / f"round-{self.state.round_index:06d}"
+
+    def upload_state(self, silo_id: str, round_index: int, upload_digest: str) -> tuple[str, int]:
+        """Whether an upload is absent, partial, accepted or stale; and the bytes held."""
+        if round_index != self.state.round_index or self.state.phase is not Phase.OPEN:
+            return "stale", 0
+        if silo_id in self.accepted:
+            same = self.accepted[silo_id]["digest"] == upload_digest
+            return ("accepted" if same else "stale"), 0
+        held = held_bytes(self.spool, silo_id, upload_digest)
+        return ("partial", held) if held else ("absent", 0)
+
+    def begin_upload(
+        self,
+        silo_id: str,
+        parts: Sequence[tuple[int, int]],
+        upload_digest: str,
+        offset: int,
+        num_steps: int,
+    ) -> Upload:
+        """Check an update's header and open its part file.
+
+        Raises:
+            ProtocolError: Wrong vectors, sizes or number of steps.
+        """
+        expected = self.expected_parts()
+        if [(p.vector_id, p.num_bytes) for p in expected] != list(parts):
+            right = [(int(p.vector_id), p.num_bytes) for p in expected]
+            raise ProtocolError(
+                f"an update of this run has vectors {right} (id, bytes); {silo_id} sends "
+                f"{list(parts)}"
+            )
+        wanted = self.config.steps_at(
+            self.state.round_index, silo_id, self.enrolments[silo_id].num_samples
+        )
+        if num_steps != wanted:
+            raise ProtocolError(f"{silo_id} made {num_steps} local steps, the run wants {wanted}")
+        return Upload(self.spool, silo_id, upload_digest, expected, offset)
+
+    def lock_of(self, silo_id: str) -> asyncio.Lock:
+        """One upload at a time for each silo."""
+        return self._locks.setdefault(silo_id, asyncio.Lock())
+
+    async def accept(
+        self,
+        silo_id: str,
+        round_index: int,
+        upload: Upload,
+        norm: float,
+        num_steps: int,
+        metrics: Mapping[str, float],
+    ) -> bool:
+        """Record a whole, checked update; False if its round has closed meanwhile."""
+        if round_index != self.state.round_index or self.state.phase is not Phase.OPEN:
+            return False
+        row = {
+            "digest": upload.digest,
+            "vectors": [[p.vector_id, p.num_bytes] for p in self.expected_parts()],
+            "num_steps": num_steps,
+            "update_norm": norm,
+            "metrics": dict(metrics),
+        }
+        await asyncio.to_thread(
+            self.store.accept_update,
+            run_id=self.run_id,
+            round_index=round_index,
+            silo_id=silo_id,
+            **row,
+        )
+        if round_index != self.state.round_index or self.state.phase is not Phase.OPEN:
+            return False
+        self.take(silo_id, row)
+        self.broadcast.notify()
+        return True
+
+    def take(self, silo_id: str, row: dict[str, Any]) -> None:
+        """Count an accepted update."""
+        self.accepted[silo_id] = row
+        self.failed.pop(silo_id, None)
+        if self.quorum_at is None and has_quorum(self.policy, self.sampled, self.accepted):
+            self.quorum_at = self.clock()
+
+    async def add_evaluation(
+        self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]
+    ) -> None:
+        """Record a silo's sums for x_{model_index}."""
+        if not 0 <= model_index <= self.state.round_index:
+            raise ProtocolError(f"there is no model x_{model_index} yet")
+        await asyncio.to_thread(self.store.add_evaluation, self.run_id, model_index, silo_id, sums)
+        self.reported.setdefault(model_index, set()).add(silo_id)
+        self.revision += 1
+        self.broadcast.notify()
+
+    def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
+        """A silo says that its round failed."""
+        if round_index == self.state.round_index and silo_id in self.sampled:
+            self.failed[silo_id] = text
+        self.say("silo-failed", f"{silo_id} failed in round {round_index + 1}: {text}", silo_id)
+        self.broadcast.notify()
+
+    def should_abandon(self, silo_id: str, round_index: int) -> bool:
+        """Whether a silo trains for a round that is over."""
+        r, phase = self.state.round_index, self.state.phase
+        return round_index != r or phase not in (Phase.OPEN, Phase.PAUSED)
+
+    # what the loop does
+
+    def open_round(self) -> None:
+        """Make x_r available and say whose turn it is."""
+        assert self.server is not None
+        assert self.roster is not None
+        s, r = self.server, self.state.round_index
+        vectors = {VectorId.X: s.x}
+        if self.kernel.fusion != "none" and s.x_prev is not None:
+            vectors[VectorId.X_PREV] = s.x_prev
+        if self.kernel.average and s.mbar is not None:
+            vectors[VectorId.MEAN_MOMENTUM] = s.mbar
+        for section, vector_id in DOWN_SECTIONS.items():
+            if len(s.buffers[section]):
+                vectors[vector_id] = s.buffers[section]
+        old = {w.digest: w for w in self.wire.values()}
+        self.wire = {}
+        for vector_id, v in vectors.items():
+            wire = WireVector(byte_view(v), bytes.fromhex(digest(v)))
+            self.wire[vector_id] = old.get(wire.digest, wire)
+        if self.frozen_wire is not None:
+            self.wire[VectorId.FROZEN] = self.frozen_wire
+        last = r >= self.config.num_rounds
+        self.sampled = [] if last else self.config.participants_at(r, self.roster)
+        self.accepted, self.failed, self.quorum_at = {}, {}, None
+        self.opened_at, self.opened_text = self.clock(), now_text()
+
+    def restore_updates(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take back updates that were accepted before a restart and are still spooled."""
+        for row in rows:
+            silo_id = row["silo_id"]
+            if silo_id in self.sampled and update_path(self.spool, silo_id, row["digest"]).exists():
+                keys = ("digest", "vectors", "num_steps", "update_norm", "metrics")
+                self.take(silo_id, {k: row[k] for k in keys})
+
+    def move(self, signal: Signal) -> None:
+        """Advance the state and tell everybody."""
+        self.state = advance(self.state, signal)
+        self.broadcast.notify()
+
+    def say(self, kind: str, text: str, silo_id: str | None = None) -> None:
+        """Log and record an event of this run."""
+        log.info("[%s] %s", self.run_id, text)
+        task = asyncio.ensure_future(
+            asyncio.to_thread(self.store.add_event, kind, text, self.run_id, silo_id)
+        )
+        task.add_done_callback(lambda t: self.broadcast.notify() if not t.cancelled() else None)

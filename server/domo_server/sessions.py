@@ -1,0 +1,159 @@
+"""Who is connected: sessions with leases, one for each silo name.
+
+A silo is its name and the random instance id in its state folder. The same instance may come back
+at once and replaces its old session; another instance under the same name is refused, while the
+lease lives and afterwards, until an admin re-admits the silo.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from domo.errors import SiloConflictError
+from domo_proto.errors import SessionError
+from domo_server.status import SiloPhase, SiloStatus
+
+
+@dataclass(slots=True)
+class Session:
+    """One connected silo, and what it last reported."""
+
+    token: str
+    silo_id: str
+    instance_id: str
+    role: str
+    device: str
+    software_version: str
+    last_seen: float
+    phase: SiloPhase = "idle"
+    run_id: str | None = None
+    round_index: int | None = None
+    step: int = 0
+    num_steps: int = 0
+    loss: float | None = None
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    num_samples: int | None = None
+    num_eval_samples: int | None = None
+    error: str | None = None
+    declined: set[str] = field(default_factory=set)
+
+
+class Sessions:
+    """All sessions since this coordinator started.
+
+    Args:
+        report_interval_s: How often silos report.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, report_interval_s: float, clock: Callable[[], float] = time.monotonic):
+        self.report_interval_s = report_interval_s
+        self.lease_s = max(5 * report_interval_s, 5.0)
+        self._clock = clock
+        self._by_token: dict[str, Session] = {}
+        self._by_silo: dict[str, Session] = {}
+
+    def join(
+        self,
+        silo_id: str,
+        instance_id: str,
+        known_instance: str | None,
+        role: str,
+        device: str,
+        software_version: str,
+    ) -> Session:
+        """Open a session.
+
+        Args:
+            silo_id: The silo's name.
+            instance_id: From its state folder.
+            known_instance: The instance that the database has under this name; None: a new name,
+                or one that an admin has re-admitted.
+            role: `trainer` or `evaluator`.
+            device: What it trains on, in words.
+            software_version: Its domo version.
+
+        Raises:
+            SiloConflictError: Another instance has this name.
+        """
+        if known_instance not in (None, instance_id):
+            raise SiloConflictError(
+                f"the name {silo_id!r} is taken by another silo"
+                + (", which is connected now" if self.is_online(silo_id) else "")
+                + ". Give this one another --name; or, if its state folder was lost, ask the "
+                f"coordinator's admin to run: domo-server readmit {silo_id}"
+            )
+        old = self._by_silo.get(silo_id)
+        session = Session(
+            secrets.token_hex(16),
+            silo_id,
+            instance_id,
+            role,
+            device,
+            software_version,
+            self._clock(),
+        )
+        if old is not None:
+            self._by_token.pop(old.token, None)
+            session.bytes_sent, session.bytes_received = old.bytes_sent, old.bytes_received
+        self._by_token[session.token] = self._by_silo[silo_id] = session
+        return session
+
+    def get(self, token: str) -> Session:
+        """The session of a call, marked as alive.
+
+        Raises:
+            SessionError: Unknown; the silo joins again.
+        """
+        session = self._by_token.get(token)
+        if session is None:
+            raise SessionError("this session is over; join again")
+        session.last_seen = self._clock()
+        return session
+
+    def leave(self, session: Session) -> None:
+        """End a session that said goodbye."""
+        self._by_token.pop(session.token, None)
+        session.last_seen = float("-inf")
+        session.phase = "offline"
+
+    def of(self, silo_id: str) -> Session | None:
+        """The latest session of a silo."""
+        return self._by_silo.get(silo_id)
+
+    def is_online(self, silo_id: str) -> bool:
+        """Whether the silo was heard of within its lease."""
+        session = self._by_silo.get(silo_id)
+        return session is not None and self._clock() - session.last_seen < self.lease_s
+
+    def status(self, silo_id: str, role: str, software_version: str) -> SiloStatus:
+        """A silo as the outside sees it; the arguments are the database's, for one not seen yet."""
+        s = self._by_silo.get(silo_id)
+        if s is None:
+            return SiloStatus(
+                silo_id=silo_id,
+                role="evaluator" if role == "evaluator" else "trainer",
+                phase="offline",
+                software_version=software_version,
+            )
+        age = self._clock() - s.last_seen
+        return SiloStatus(
+            silo_id=silo_id,
+            role="evaluator" if s.role == "evaluator" else "trainer",
+            phase=s.phase if age < self.lease_s else "offline",
+            run_id=s.run_id,
+            round_index=s.round_index,
+            step=s.step,
+            num_steps=s.num_steps,
+            loss=s.loss,
+            bytes_sent=s.bytes_sent,
+            bytes_received=s.bytes_received,
+            num_samples=s.num_samples,
+            num_eval_samples=s.num_eval_samples,
+            device=s.device,
+            software_version=s.software_version,
+            last_seen_s=round(age, 3) if age != float("inf") else None,
+            error=s.error,
+        )

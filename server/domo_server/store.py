@@ -1,0 +1,226 @@
+"""Durable metadata: runs, rounds, updates, evaluations, silos, events.
+
+SQLite (WAL, synchronous FULL) by default, any SQLAlchemy URL in production. Each function is one
+transaction. The calls block; the coordinator makes them on one thread of their own.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, create_engine, delete, event, func, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from domo.errors import StateError
+from domo_server.tables import enrolments, evaluations, events, rounds, runs, silos, updates
+
+Row = Mapping[str, Any]
+
+
+def now_text() -> str:
+    """The wall clock as ISO 8601 in UTC; for people, never for decisions."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def open_database(url: str) -> Engine:
+    """Connect, and bring the tables up to date.
+
+    Raises:
+        StateError: The database cannot be reached or migrated.
+    """
+    try:
+        engine = create_engine(url)
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _sqlite_pragmas)
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        with engine.connect() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()
+    except SQLAlchemyError as error:
+        raise StateError(f"cannot open the database {url}: {error}") from error
+    return engine
+
+
+def _sqlite_pragmas(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+class Store:
+    """The queries, by what they are for."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def _rows(self, statement: Any) -> list[dict[str, Any]]:
+        with self._engine.connect() as c:
+            return [dict(r) for r in c.execute(statement).mappings()]
+
+    def _one(self, statement: Any) -> dict[str, Any] | None:
+        rows = self._rows(statement)
+        return rows[0] if rows else None
+
+    # runs
+
+    def create_run(self, values: Row) -> dict[str, Any]:
+        """Insert a queued run; its number and id are given here."""
+        with self._engine.begin() as c:
+            number = (c.execute(select(func.max(runs.c.number))).scalar() or 0) + 1
+            run_id = f"{number}-{values['name']}"
+            c.execute(
+                insert(runs).values(
+                    run_id=run_id,
+                    number=number,
+                    created_at=now_text(),
+                    state="QUEUED",
+                    detail="in the queue",
+                    **values,
+                )
+            )
+        row = self.run(run_id)
+        assert row is not None
+        return row
+
+    def update_run(self, run_id: str, **values: Any) -> None:
+        """Change columns of a run."""
+        with self._engine.begin() as c:
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
+
+    def run(self, run_id: str) -> dict[str, Any] | None:
+        """One run."""
+        return self._one(select(runs).where(runs.c.run_id == run_id))
+
+    def run_by_name(self, name: str) -> dict[str, Any] | None:
+        """One run by its name."""
+        return self._one(select(runs).where(runs.c.name == name))
+
+    def all_runs(self) -> list[dict[str, Any]]:
+        """All runs, newest first."""
+        return self._rows(select(runs).order_by(runs.c.number.desc()))
+
+    # rosters
+
+    def enroll(self, run_id: str, silo_id: str, **values: Any) -> None:
+        """Insert or replace a silo's enrolment."""
+        key = (enrolments.c.run_id == run_id) & (enrolments.c.silo_id == silo_id)
+        with self._engine.begin() as c:
+            c.execute(delete(enrolments).where(key))
+            c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **values))
+
+    def enrolled(self, run_id: str) -> list[dict[str, Any]]:
+        """The enrolments of a run."""
+        return self._rows(select(enrolments).where(enrolments.c.run_id == run_id))
+
+    # rounds
+
+    def accept_update(self, **values: Any) -> None:
+        """Record that a spooled update counts."""
+        with self._engine.begin() as c:
+            c.execute(insert(updates).values(accepted_at=now_text(), **values))
+
+    def updates_of(self, run_id: str, round_index: int) -> list[dict[str, Any]]:
+        """Accepted updates of a round."""
+        where = (updates.c.run_id == run_id) & (updates.c.round_index == round_index)
+        return self._rows(select(updates).where(where))
+
+    def begin_close(self, run_id: str, round_values: Row) -> None:
+        """Record the set that a round is closed with; it never changes again."""
+        with self._engine.begin() as c:
+            c.execute(insert(rounds).values(run_id=run_id, state="CLOSING", **round_values))
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
+
+    def commit_round(
+        self, run_id: str, round_index: int, round_values: Row, run_values: Row
+    ) -> None:
+        """The commit point of a round: its checkpoint is durable, r advances."""
+        with self._engine.begin() as c:
+            where = (rounds.c.run_id == run_id) & (rounds.c.round_index == round_index)
+            c.execute(update(rounds).where(where).values(state="COMMITTED", **round_values))
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(**run_values))
+
+    def rounds_of(self, run_id: str) -> list[dict[str, Any]]:
+        """The rounds of a run, oldest first."""
+        where = rounds.c.run_id == run_id
+        return self._rows(select(rounds).where(where).order_by(rounds.c.round_index))
+
+    # evaluations
+
+    def add_evaluation(
+        self, run_id: str, model_index: int, silo_id: str, sums: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Record a silo's sums for x_{model_index}; replaces what it said before."""
+        e = evaluations.c
+        where = (e.run_id == run_id) & (e.model_index == model_index) & (e.silo_id == silo_id)
+        with self._engine.begin() as c:
+            c.execute(delete(evaluations).where(where))
+            for metric, (total, num) in sums.items():
+                c.execute(
+                    insert(evaluations).values(
+                        run_id=run_id,
+                        model_index=model_index,
+                        silo_id=silo_id,
+                        metric=metric,
+                        total=total,
+                        num=num,
+                    )
+                )
+
+    def evaluations_of(self, run_id: str) -> list[dict[str, Any]]:
+        """All sums of a run, in order of model, silo and metric."""
+        e = evaluations.c
+        order = (e.model_index, e.silo_id, e.metric)
+        return self._rows(select(evaluations).where(e.run_id == run_id).order_by(*order))
+
+    # silos and events
+
+    def silo(self, silo_id: str) -> dict[str, Any] | None:
+        """One silo."""
+        return self._one(select(silos).where(silos.c.silo_id == silo_id))
+
+    def all_silos(self) -> list[dict[str, Any]]:
+        """All silos that have ever joined, by id."""
+        return self._rows(select(silos).order_by(silos.c.silo_id))
+
+    def save_silo(self, silo_id: str, **values: Any) -> None:
+        """Insert or change a silo."""
+        at = now_text()
+        with self._engine.begin() as c:
+            changed = c.execute(
+                update(silos).where(silos.c.silo_id == silo_id).values(last_seen=at, **values)
+            )
+            if not changed.rowcount:
+                c.execute(
+                    insert(silos).values(silo_id=silo_id, first_seen=at, last_seen=at, **values)
+                )
+
+    def add_event(
+        self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
+    ) -> None:
+        """Record something that happened."""
+        with self._engine.begin() as c:
+            c.execute(
+                insert(events).values(
+                    at=now_text(), kind=kind, text=text, run_id=run_id, silo_id=silo_id
+                )
+            )
+
+    def events_after(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """The newest `limit` events with a higher id, oldest first."""
+        newest = (
+            select(events)
+            .where(events.c.event_id > after)
+            .order_by(events.c.event_id.desc())
+            .limit(limit)
+        )
+        return self._rows(newest)[::-1]

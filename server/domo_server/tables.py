@@ -1,0 +1,117 @@
+"""Tables of the coordinator's metadata. Vectors are files; see `checkpoint` and `spool`.
+
+A change here needs a migration in `migrations/versions`; a test compares the two.
+"""
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData()
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("number", Integer, nullable=False, unique=True),
+    Column("name", String(128), nullable=False, unique=True),
+    Column("config", JSON, nullable=False),
+    Column("config_digest", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("detail", Text, nullable=False, default=""),
+    Column("created_at", String(32), nullable=False),
+    Column("started_at", String(32)),
+    Column("finished_at", String(32)),
+    Column("roster", JSON),
+    Column("rounds_done", Integer, nullable=False, default=0),
+    Column("attempt", Integer, nullable=False, default=0),
+    Column("checkpoint", String(256)),
+    Column("checkpoint_digest", String(32)),
+    Column("inference_scale", Float),
+    Column("num_params", Integer),
+)
+
+enrolments = Table(
+    "enrolments",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("silo_id", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("num_samples", Integer, nullable=False),
+    Column("num_eval_samples", Integer, nullable=False),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("round_index", Integer, primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("opened_at", String(32)),
+    Column("closed_at", String(32)),
+    Column("duration_s", Float),
+    Column("local_lr", Float, nullable=False),
+    Column("reference_steps", Float, nullable=False),
+    Column("participants", JSON, nullable=False),
+    Column("left_out", JSON, nullable=False),
+    Column("train_loss", Float),
+)
+
+updates = Table(
+    "updates",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("round_index", Integer, primary_key=True),
+    Column("silo_id", String(64), primary_key=True),
+    Column("digest", String(32), nullable=False),
+    Column("vectors", JSON, nullable=False),
+    Column("num_steps", Integer, nullable=False),
+    Column("update_norm", Float, nullable=False),
+    Column("metrics", JSON, nullable=False),
+    Column("accepted_at", String(32), nullable=False),
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("model_index", Integer, primary_key=True),
+    Column("silo_id", String(64), primary_key=True),
+    Column("metric", String(64), primary_key=True),
+    Column("total", Float, nullable=False),
+    Column("num", Float, nullable=False),
+)
+
+silos = Table(
+    "silos",
+    metadata,
+    Column("silo_id", String(64), primary_key=True),
+    Column("instance_id", String(64), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("device", String(128), nullable=False),
+    Column("software_version", String(64), nullable=False),
+    Column("first_seen", String(32), nullable=False),
+    Column("last_seen", String(32), nullable=False),
+    Column("readmitted", Boolean, nullable=False, default=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("event_id", Integer, primary_key=True, autoincrement=True),
+    Column("at", String(32), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("run_id", String(128)),
+    Column("silo_id", String(64)),
+)
+Index("ix_events_run_id", events.c.run_id)
