@@ -1,0 +1,633 @@
+"""REST, the event stream and the page, through ASGI, over a federation that is made up."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
+from domo_server.dashboard import DashboardServer, create_app
+from domo_server.dashboard.admin import Admin
+from domo_server.dashboard.app import STATIC
+from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
+from domo_server.status import (
+    Event,
+    MetricPoint,
+    Participant,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloStatus,
+    Status,
+)
+
+TOKEN = "a-token-of-the-admin-that-is-long-enough"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+COOKIE = {Admin(TOKEN).cookie_name: Admin(TOKEN)._derive("session")}
+HOST = "127.0.0.1:8080"
+MODEL = b"\x08\x00\x00\x00\x00\x00\x00\x00{}      "
+
+
+class Federation:
+    """`ReadModel` and `Control` over plain lists."""
+
+    def __init__(self) -> None:
+        self.run_list = [
+            RunDetail(
+                run_id="1-fedavg",
+                name="fedavg",
+                method="FedAvg",
+                task="digits",
+                state="FINISHED",
+                num_rounds=2,
+                rounds_done=2,
+                accuracy=0.5,
+                loss=1.5,
+                created_at="2026-01-05T09:00:00Z",
+                config={"method": "FedAvg"},
+                roster=["site-a"],
+                metrics=[
+                    MetricPoint(
+                        model_index=2, metrics={"accuracy": 0.5}, num_silos=1, num_samples=9
+                    )
+                ],
+            )
+        ]
+        self.silo_list = [SiloStatus(silo_id="site-a", phase="idle", loss=float("nan"))]
+        self.event_list = [
+            Event(event_id=i, at="2026-01-05T09:00:00Z", kind="note", text=f"event {i}")
+            for i in range(1, 4)
+        ]
+        self.model_path: Path | None = None
+        self.submitted: list[Mapping[str, Any]] = []
+        self.error: Exception | None = None
+        self.changed = asyncio.Condition()
+        self.num_changes = 0
+        self.num_listeners = 0
+
+    async def status(self) -> Status:
+        if self.error is not None:
+            raise self.error
+        current = next((r for r in self.run_list if r.state == "OPEN"), None)
+        return Status(
+            version="0",
+            uptime_s=1,
+            grpc_address="0.0.0.0:50051",
+            tls=False,
+            current_run=current,
+            num_queued=0,
+            num_silos_online=len(self.silo_list),
+            silos=self.silo_list,
+        )
+
+    async def runs(self) -> Sequence[RunSummary]:
+        return [RunSummary(**run.model_dump()) for run in self.run_list]
+
+    async def run(self, run_id: str) -> RunDetail | None:
+        return next((run for run in self.run_list if run.run_id == run_id), None)
+
+    async def rounds(self, run_id: str) -> Sequence[RoundRecord] | None:
+        if await self.run(run_id) is None:
+            return None
+        part = Participant(silo_id="site-a", weight=1, num_steps=12)
+        return [
+            RoundRecord(
+                round_index=0,
+                state="COMMITTED",
+                local_lr=0.05,
+                reference_steps=12,
+                participants=[part],
+                train_loss=2.0,
+            )
+        ]
+
+    async def silos(self) -> Sequence[SiloStatus]:
+        return self.silo_list
+
+    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
+        return [event for event in self.event_list if event.event_id > after][:limit]
+
+    async def model_file(self, run_id: str) -> Path | None:
+        return self.model_path
+
+    async def changes(self) -> AsyncIterator[None]:
+        self.num_listeners += 1
+        try:
+            seen = -1
+            while True:
+                async with self.changed:
+                    await self.changed.wait_for(lambda: self.num_changes != seen)  # noqa: B023
+                    seen = self.num_changes
+                yield
+        finally:
+            self.num_listeners -= 1
+
+    async def change(self) -> None:
+        async with self.changed:
+            self.num_changes += 1
+            self.changed.notify_all()
+
+    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+        if "method" not in config:
+            raise ConfigError("method is missing. Give one of FedAvg, DOMO")
+        self.submitted.append(config)
+        run_id = f"{len(self.run_list) + 1}-new run"
+        fields = {"run_id": run_id, "state": "OPEN", "metrics": (), "config": dict(config)}
+        self.run_list.insert(0, self.run_list[0].model_copy(update=fields))
+        return (await self.runs())[0]
+
+    async def stop(self, run_id: str) -> RunSummary:
+        run = await self.run(run_id)
+        assert run is not None
+        self.run_list.remove(run)
+        self.run_list.insert(0, run.model_copy(update={"state": "STOPPED"}))
+        return (await self.runs())[0]
+
+
+@pytest.fixture
+def federation() -> Federation:
+    return Federation()
+
+
+@pytest.fixture
+def app(federation: Federation) -> FastAPI:
+    return create_app(federation, federation, TOKEN)
+
+
+def ask(app: FastAPI, method: str, path: str, **kwargs: Any) -> httpx.Response:
+    """One request; a bug in the application becomes its 500 answer."""
+    cookies = kwargs.pop("cookies", None)
+
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        base = f"http://{HOST}"
+        async with httpx.AsyncClient(transport=transport, base_url=base, cookies=cookies) as client:
+            return await client.request(method, path, **kwargs)
+
+    return asyncio.run(go())
+
+
+def get(app: FastAPI, path: str, **kwargs: Any) -> httpx.Response:
+    return ask(app, "GET", f"/api/v1{path}", **kwargs)
+
+
+def refused(answer: httpx.Response, status: int, code: str, *words: str) -> None:
+    """The answer has the one error shape and says these words."""
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "status"}
+    assert body["error"]["code"] == code
+    assert body["error"]["status"] == status
+    for word in words:
+        assert word in body["error"]["message"]
+
+
+# ---- reading
+
+
+def test_status_silos_and_a_loss_that_is_not_a_number(app: FastAPI) -> None:
+    status = get(app, "/status").json()
+    assert status["num_silos_online"] == 1
+    assert status["current_run"] is None
+    assert status["silos"] == get(app, "/silos").json()
+    assert status["silos"][0]["loss"] is None
+
+
+def test_runs(app: FastAPI) -> None:
+    (summary,) = get(app, "/runs").json()
+    assert summary["run_id"] == "1-fedavg"
+    assert "config" not in summary
+    run = get(app, "/runs/1-fedavg").json()
+    assert run["metrics"][0]["metrics"] == {"accuracy": 0.5}
+    (record,) = get(app, "/runs/1-fedavg/rounds").json()
+    assert record["participants"][0]["num_steps"] == 12
+
+
+def test_events_by_page(app: FastAPI) -> None:
+    def ids(query: str) -> list[int]:
+        return [event["event_id"] for event in get(app, f"/events{query}").json()]
+
+    assert ids("") == [1, 2, 3]
+    assert ids("?after=1&limit=1") == [2]
+    assert ids("?after=3") == []
+
+
+def test_history_is_a_download(app: FastAPI) -> None:
+    answer = get(app, "/runs/1-fedavg/history.json")
+    assert answer.headers["content-disposition"] == 'attachment; filename="1-fedavg-history.json"'
+    body = answer.json()
+    assert body["format_version"] == 1
+    assert body["run"]["run_id"] == "1-fedavg"
+    assert body["rounds"][0]["train_loss"] == 2.0
+
+
+def test_model_is_a_download_named_by_round(
+    app: FastAPI, federation: Federation, tmp_path: Path
+) -> None:
+    refused(get(app, "/runs/1-fedavg/model"), 404, "no_model", "1-fedavg")
+    federation.model_path = tmp_path / "checkpoint"
+    refused(get(app, "/runs/1-fedavg/model"), 503, "unavailable", "Try again")
+    federation.model_path.write_bytes(MODEL)
+    answer = get(app, "/runs/1-fedavg/model")
+    assert answer.status_code == 200
+    assert answer.content == MODEL
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert "1-fedavg-x2.safetensors" in answer.headers["content-disposition"]
+
+
+@pytest.mark.parametrize("tail", ["", "/rounds", "/history.json", "/model"])
+def test_an_unknown_run_is_named(app: FastAPI, tail: str) -> None:
+    refused(get(app, f"/runs/9-none{tail}"), 404, "not_found", "9-none", "/api/v1/runs")
+
+
+# ---- errors
+
+
+def test_every_failure_has_the_one_shape(app: FastAPI, federation: Federation) -> None:
+    refused(ask(app, "GET", "/nowhere"), 404, "not_found", "GET /nowhere", "/api/v1/docs")
+    refused(ask(app, "GET", "/static/none.js"), 404, "not_found")
+    refused(ask(app, "GET", "/static/../app.py"), 404, "not_found")
+    wrong_method = ask(app, "DELETE", "/api/v1/status")
+    refused(wrong_method, 405, "method_not_allowed", "DELETE /api/v1/status", "Allow")
+    assert wrong_method.headers["allow"] == "GET"
+    refused(get(app, "/events?limit=x&after=-1"), 422, "invalid_request", "limit", "after")
+    federation.error = CoordinatorUnavailableError("the store is busy")
+    refused(get(app, "/status"), 503, "unavailable", "the store is busy")
+    federation.error = StateError("the state folder has gone")
+    refused(get(app, "/status"), 500, "internal", "the state folder has gone")
+    federation.error = RuntimeError("secret detail")
+    bug = get(app, "/status")
+    refused(bug, 500, "internal", "log")
+    assert "secret" not in bug.text
+
+
+def test_only_allowed_host_names_are_answered(federation: Federation) -> None:
+    app = create_app(federation, federation, TOKEN, allowed_hosts=["localhost", "::1"])
+    for host in ("localhost", "localhost:8080", "LOCALHOST", "[::1]:8080"):
+        assert get(app, "/status", headers={"Host": host}).status_code == 200
+    for host in ("evil.example", "localhost.evil.example:80", "[::1", ""):
+        refused(get(app, "/status", headers={"Host": host}), 400, "bad_host", "localhost")
+
+
+# ---- changing
+
+
+def test_the_bearer_starts_and_stops_a_run(app: FastAPI, federation: Federation) -> None:
+    config = {"method": "DOMO", "num_rounds": 3}
+    made = ask(app, "POST", "/api/v1/runs", json=config, headers=BEARER)
+    assert made.status_code == 201
+    assert federation.submitted == [config]
+    assert made.headers["location"] == "/api/v1/runs/2-new%20run"
+    assert ask(app, "GET", made.headers["location"]).json()["run_id"] == made.json()["run_id"]
+    stopped = ask(app, "POST", made.headers["location"] + "/stop", headers=BEARER)
+    assert stopped.status_code == 200
+    assert stopped.json()["state"] == "STOPPED"
+    again = ask(app, "POST", made.headers["location"] + "/stop", headers=BEARER)
+    refused(again, 409, "run_ended", "STOPPED")
+    missing = ask(app, "POST", "/api/v1/runs/9-none/stop", headers=BEARER)
+    refused(missing, 404, "not_found", "9-none")
+
+
+def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
+    def post(body: bytes) -> httpx.Response:
+        return ask(app, "POST", "/api/v1/runs", content=body, headers=BEARER)
+
+    refused(post(b"{}"), 422, "invalid_config", "method is missing")
+    refused(post(b"{"), 422, "invalid_request", "not JSON")
+    refused(post(b"\xff"), 422, "invalid_request", "not JSON")
+    refused(post(b"[1]"), 422, "invalid_request", "not a JSON object")
+    refused(post(b" " * (1 << 20) + b"{}"), 413, "too_large", "1048576")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer "},
+        {"Authorization": ""},
+        {"Authorization": b"Bearer \xff"},
+        {"Cookie": f"{Admin(TOKEN).cookie_name}={TOKEN}"},
+        {"Cookie": f"{Admin(TOKEN).cookie_name}="},
+    ],
+)
+@pytest.mark.parametrize("path", ["/runs", "/runs/1-fedavg/stop"])
+def test_without_a_credential_nothing_changes(
+    app: FastAPI, federation: Federation, path: str, headers: dict[str, Any]
+) -> None:
+    answer = ask(app, "POST", f"/api/v1{path}", json={"method": "DOMO"}, headers=headers)
+    refused(answer, 401, "unauthorized", "Bearer")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert not federation.submitted
+    assert get(app, "/session", headers=headers).json() == {"admin": False}
+
+
+def test_a_wrong_bearer_is_not_saved_by_a_cookie(app: FastAPI) -> None:
+    headers = {"Authorization": "Bearer wrong", "Sec-Fetch-Site": "same-origin"}
+    answer = ask(app, "POST", "/api/v1/runs", json={}, headers=headers, cookies=COOKIE)
+    refused(answer, 401, "unauthorized")
+
+
+def test_login_sets_a_cookie_that_opens_the_page(app: FastAPI, federation: Federation) -> None:
+    answer = ask(app, "GET", "/login", params={"token": TOKEN})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert TOKEN not in cookie
+    jar = dict(answer.cookies)
+    assert jar == COOKIE
+    assert get(app, "/session", cookies=jar).json() == {"admin": True}
+    own = {"Origin": f"http://{HOST}"}
+    made = ask(app, "POST", "/api/v1/runs", json={"method": "X"}, headers=own, cookies=jar)
+    assert made.status_code == 201
+    for wrong in ("", "wrong", TOKEN + "x", "\u00e9"):
+        refused(ask(app, "GET", "/login", params={"token": wrong}), 401, "unauthorized", "link")
+    refused(ask(app, "GET", "/login"), 401, "unauthorized", "link")
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Origin": f"http://{HOST}"}, True),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": f"http://{HOST}"}, False),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "http://127.0.0.1:9999"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": "http://[", "Host": "["}, True),
+        ({}, False),
+    ],
+)
+def test_other_sites_cannot_use_the_cookie(
+    app: FastAPI, headers: dict[str, str], allowed: bool
+) -> None:
+    body = {"method": "DOMO"}
+    answer = ask(app, "POST", "/api/v1/runs", json=body, headers=headers, cookies=COOKIE)
+    if allowed:
+        assert answer.status_code == 201
+    else:
+        refused(answer, 403, "cross_origin", "another site")
+
+
+def test_an_empty_token_opens_nothing(federation: Federation) -> None:
+    with pytest.raises(ConfigError, match="admin token is empty"):
+        create_app(federation, federation, " ")
+
+
+# ---- the stream
+
+
+def messages(text: str) -> list[dict[str, Any]]:
+    """The data of the `status` events in a stream."""
+    blocks = [block.split("\n") for block in text.split("\n\n") if "event: status" in block]
+    return [json.loads(block[2].removeprefix("data: ")) for block in blocks]
+
+
+def listen(
+    app: FastAPI, federation: Federation, changes: int, headers: dict[str, str] | None = None
+) -> httpx.Response:
+    """Open the stream, make changes with a pause after each, and shut the streams."""
+
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+            open_stream = asyncio.create_task(client.get("/api/v1/stream", headers=headers))
+            await asyncio.sleep(0.05)
+            for i in range(changes):
+                event = federation.event_list[-1].model_copy(update={"event_id": 10 + i})
+                federation.event_list.append(event)
+                await federation.change()
+                await asyncio.sleep(0.15)
+            app.state.streams.close()
+            return await asyncio.wait_for(open_stream, 1)
+
+    return asyncio.run(go())
+
+
+def test_the_stream_tells_all_at_once_and_then_what_is_new(
+    app: FastAPI, federation: Federation
+) -> None:
+    answer = listen(app, federation, changes=2)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.text.startswith("retry: ")
+    told = messages(answer.text)
+    assert [[event["event_id"] for event in m["events"]] for m in told] == [[1, 2, 3], [10], [11]]
+    assert told[0]["status"]["silos"][0]["silo_id"] == "site-a"
+    assert told[0]["run"]["run_id"] == "1-fedavg"  # none is current: the newest
+    assert "\nid: 11\n" in answer.text
+    assert federation.num_listeners == 0
+
+
+def test_a_listener_that_comes_back_gets_what_it_missed(
+    app: FastAPI, federation: Federation
+) -> None:
+    told = messages(listen(app, federation, 0, {"Last-Event-ID": "2"}).text)
+    assert [event["event_id"] for event in told[0]["events"]] == [3]
+
+
+def test_no_run_at_all_and_a_closed_hub(app: FastAPI, federation: Federation) -> None:
+    federation.run_list.clear()
+    assert messages(listen(app, federation, 0).text)[0]["run"] is None
+    assert messages(listen(app, federation, 0).text) == []
+
+
+def test_many_changes_are_few_messages_and_silence_is_kept_alive(federation: Federation) -> None:
+    async def go() -> list[str]:
+        hub = StreamHub(federation, min_interval_s=0.05, keepalive_s=0.1)
+        texts: list[str] = []
+
+        async def collect() -> None:
+            async for text in hub.messages():
+                texts.append(text)
+
+        task = asyncio.create_task(collect())
+        for _ in range(50):
+            await federation.change()
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.3)
+        hub.close()
+        await asyncio.wait_for(task, 1)
+        return texts
+
+    texts = asyncio.run(go())
+    assert 2 <= sum("event: status" in text for text in texts) <= 8
+    assert ": keepalive\n\n" in texts[-2:]
+
+
+def test_a_stream_ends_with_its_listener_and_with_its_source(federation: Federation) -> None:
+    class Broken(Federation):
+        async def changes(self) -> AsyncIterator[None]:
+            yield
+            raise StateError("the source broke")
+
+    async def go() -> None:
+        stream = StreamHub(federation).messages()
+        assert (await anext(stream)).startswith("retry")
+        assert "event: status" in await anext(stream)
+        assert federation.num_listeners == 1
+        await stream.aclose()
+        assert federation.num_listeners == 0
+        broken = StreamHub(Broken()).messages()
+        with pytest.raises(StateError):
+            async for _ in broken:
+                pass
+
+    asyncio.run(go())
+
+
+def test_the_tail_reads_a_long_log_once(federation: Federation) -> None:
+    first = federation.event_list[0]
+    federation.event_list = [
+        first.model_copy(update={"event_id": i}) for i in range(1, 2501)
+    ]  # fmt: skip
+
+    async def go() -> None:
+        tail = EventTail(federation)
+        assert [e.event_id for e in await tail.since(0)] == list(range(2401, 2501))
+        assert [e.event_id for e in await tail.since(2498)] == [2499, 2500]
+        assert len(await tail.since(9999)) == 100  # an id of another log
+
+    asyncio.run(go())
+
+
+def test_parse_event_id() -> None:
+    values = [parse_event_id(text) for text in (None, "", "7", "-7", "x", "\u0667", "9" * 5000)]
+    assert values == [0, 0, 7, 0, 0, 0, 0]
+
+
+def test_a_real_server_stops_at_once_with_a_stream_open(
+    app: FastAPI, federation: Federation
+) -> None:
+    async def go() -> None:
+        server = DashboardServer(app, "127.0.0.1", 0)
+        serving = asyncio.create_task(server.serve())
+        while not server.started:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        url = f"http://127.0.0.1:{server.port}/api/v1/stream"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            async with client.stream("GET", url) as answer:
+                async for line in answer.aiter_lines():
+                    if line.startswith("data: "):
+                        break
+                assert federation.num_listeners == 1
+            async with asyncio.timeout(2):
+                while federation.num_listeners:  # noqa: ASYNC110 (noticed without a message)
+                    await asyncio.sleep(0.01)
+            async with client.stream("GET", url) as answer:
+                lines = answer.aiter_lines()
+                await anext(lines)
+                server.should_exit = True
+                async with asyncio.timeout(2):
+                    async for _ in lines:
+                        pass
+                    await serving
+        assert federation.num_listeners == 0
+
+    asyncio.run(go())
+
+
+# ---- OpenAPI and the page
+
+
+def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
+    document = get(app, "/openapi.json").json()
+    listed = {
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+    }
+    assert listed == {
+        ("GET", "/api/v1/status"),
+        ("GET", "/api/v1/silos"),
+        ("GET", "/api/v1/events"),
+        ("GET", "/api/v1/stream"),
+        ("GET", "/api/v1/session"),
+        ("GET", "/api/v1/runs"),
+        ("POST", "/api/v1/runs"),
+        ("GET", "/api/v1/runs/{run_id}"),
+        ("GET", "/api/v1/runs/{run_id}/rounds"),
+        ("GET", "/api/v1/runs/{run_id}/history.json"),
+        ("GET", "/api/v1/runs/{run_id}/model"),
+        ("POST", "/api/v1/runs/{run_id}/stop"),
+        ("GET", "/login"),
+    }
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert operation["summary"]
+            for status, answer in operation["responses"].items():
+                assert status == "303" or "example" in next(iter(answer["content"].values())), path
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    assert "StreamMessage" in document["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert references <= set(document["components"]["schemas"])
+
+
+def test_every_route_is_in_the_documentation(app: FastAPI) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
+    for path in get(app, "/openapi.json").json()["paths"]:
+        assert f"`{path.removeprefix('/api/v1')}`" in text
+    source = "".join(path.read_text() for path in STATIC.parent.glob("*.py"))
+    codes = set(re.findall(r'ApiError\(\s*\d+,\s*"(\w+)"', source))
+    assert len(codes) >= 10
+    for code in codes | {"not_found", "method_not_allowed", "http_error"}:
+        assert f"`{code}`" in text
+
+
+def test_hidden_routes_are_pages_only(app: FastAPI) -> None:
+    hidden = {r.path for r in app.routes if isinstance(r, APIRoute) and not r.include_in_schema}
+    assert hidden == {"/", "/api/v1/docs"}
+
+
+def assets() -> list[Path]:
+    return sorted(path for path in STATIC.iterdir() if path.is_file())
+
+
+def test_the_page_needs_nothing_from_elsewhere(app: FastAPI) -> None:
+    for path in assets():
+        text = path.read_text()
+        outside = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text)) - {"http://www.w3.org"}
+        assert not outside, path.name
+        for risky in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert risky not in text, path.name
+        assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=\"", text), path.name
+        assert len(text.splitlines()) < 400, path.name
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/docs"])
+def test_pages_refer_to_assets_that_exist(app: FastAPI, path: str) -> None:
+    page = ask(app, "GET", path)
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    wanted = [page.url.join(ref) for ref in re.findall(r'(?:src|href)="([^"#]+)"', page.text)]
+    seen = set()
+    while wanted:
+        url = wanted.pop()
+        if url.path in seen or not url.path.startswith("/static/"):
+            continue
+        seen.add(url.path)
+        asset = ask(app, "GET", url.path)
+        assert asset.status_code == 200, url
+        assert asset.headers["cache-control"] == "no-cache"
+        same = ask(app, "GET", url.path, headers={"If-None-Match": asset.headers["etag"]})
+        assert same.status_code == 304
+        if url.path.endswith(".js"):
+            assert "javascript" in asset.headers["content-type"]
+            wanted += [url.join(ref) for ref in re.findall(r'from "([^"]+)"', asset.text)]
+    assert len(seen) >= 3
