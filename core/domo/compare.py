@@ -101,11 +101,6 @@ class Comparison:
         unit = ", %" if self.metric == "accuracy" else ""
         return f"test {self.metric} after {self.config.num_rounds} rounds{unit}"
 
-    def paired(self, method: str, other: str) -> list[float]:
-        """The differences of two methods, a value for each seed."""
-        pairs = zip(self.finals(method), self.finals(other), strict=True)
-        return [a - b for a, b in pairs]
-
 
 def deviation(values: Sequence[float]) -> float:
     """Standard deviation of a sample; 0 for a single value."""

@@ -33,6 +33,7 @@ def plot(c: Comparison, path: Path) -> None:
         raise ConfigError('plots need matplotlib: pip install "domo-federated[sim]"') from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator
 
     scale = 100.0 if c.metric == "accuracy" else 1.0
     styles = {m: STYLES.get(m, OTHERS[i % len(OTHERS)]) for i, m in enumerate(c.methods)}
@@ -50,6 +51,7 @@ def plot(c: Comparison, path: Path) -> None:
     ax.set_ylim(low, high)
     last = c.model_indices[-1]
     ax.set_xlim(c.model_indices[0], last)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ends = [curves[m][0][-1] for m in c.methods]
     for m, end, at in zip(c.methods, ends, _spread(ends, (high - low) / 21), strict=True):
         ax.annotate(
@@ -60,10 +62,18 @@ def plot(c: Comparison, path: Path) -> None:
             fontweight="bold" if m == c.best else "normal",
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": styles[m][0], "linewidth": 0.8},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": styles[m][0],
+                "linewidth": 0.8,
+                "relpos": (0, 0.5),
+            },
         )
     for milestone in c.config.lr_milestones:
-        ax.axvline(milestone * c.config.num_rounds, color="0.8", linewidth=0.8, zorder=0)
+        at = milestone * c.config.num_rounds
+        ax.axvline(at, color="0.8", linewidth=0.8, zorder=0)
+        text = f" step size x {c.config.lr_decay:g}"
+        ax.text(at, low, text, color="0.5", fontsize=8, rotation=90, ha="right", va="bottom")
     ax.set_xlabel("rounds")
     ax.set_ylabel("test accuracy, %" if scale > 1 else f"test {c.metric}")
     k, s = c.config.expected_silos, c.config.similarity

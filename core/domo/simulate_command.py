@@ -181,7 +181,8 @@ def _progress() -> AbstractContextManager[Progress]:
 def _line(config: RunConfig, record: ModelRecord) -> str:
     width = len(str(config.num_rounds))
     parts = [f"round {record.model_index:{width}}/{config.num_rounds}"]
-    parts += [f"{name} {_shown(name, value)}" for name, value in record.metrics.items()]
+    first = sorted(record.metrics, key=lambda name: name != "accuracy")
+    parts += [f"test {name} {_shown(name, record.metrics[name])}" for name in first]
     if made := record.made_by:
         parts.append(f"train loss {made.train_loss:.4f}")
         parts.append(f"{len(made.participants)} of {config.expected_silos} silos")

@@ -1,0 +1,109 @@
+"""Errors as one line with an exit code; log lines for people and machines."""
+
+import json
+import logging
+
+import pytest
+
+from domo.console import CONTEXT, StderrHandler, friendly_errors, setup_logging
+from domo.errors import ConfigError, DivergenceError, TaskError, TransportError
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging():
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def exit_of(error: BaseException) -> int:
+    with pytest.raises(SystemExit) as caught, friendly_errors():
+        raise error
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("f.toml: [[runs]] missing"), 2),
+        (TaskError("no task"), 2),
+        (DivergenceError("not finite", 3), 1),
+        (TransportError("nobody there"), 1),
+    ],
+)
+def test_a_users_fault_is_one_line(error, code, capsys):
+    assert exit_of(error) == code
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"error: {error}\n")
+
+
+def test_long_lines_are_not_cut(capsys):
+    exit_of(ConfigError("word " * 60))
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_operating_system_and_interrupt(capsys):
+    assert exit_of(PermissionError(13, "Permission denied", "/etc/x")) == 1
+    assert capsys.readouterr().err == "error: Permission denied: /etc/x\n"
+    assert exit_of(KeyboardInterrupt()) == 130
+
+
+def test_bugs_keep_their_traceback():
+    with pytest.raises(ZeroDivisionError), friendly_errors():
+        raise ZeroDivisionError
+    with pytest.raises(OSError, match="no name"), friendly_errors():
+        raise OSError("no name")
+
+
+def test_as_a_decorator_it_keeps_the_function():
+    @friendly_errors()
+    def command(a: int) -> int:
+        """Help."""
+        return a
+
+    assert (command(3), command.__doc__) == (3, "Help.")
+
+
+def test_debug_shows_the_traceback(capsys, monkeypatch):
+    monkeypatch.setenv("DOMO_LOG_LEVEL", "debug")
+    setup_logging()
+    exit_of(ConfigError("bad"))
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_lines_for_people(capsys):
+    setup_logging()
+    log = logging.getLogger("domo.x")
+    log.info("update of %d bytes", 12, extra={"run": "r1", "round": 3, "silo": "a"})
+    log.debug("not shown")
+    err = capsys.readouterr().err
+    assert err.endswith("INFO  [r1/3/a] update of 12 bytes\n")
+    assert err.count("\n") == 1
+
+
+def test_lines_for_machines(capsys, monkeypatch):
+    monkeypatch.setenv("DOMO_LOG", "json")
+    setup_logging("INFO")
+    setup_logging("INFO")  # once more changes nothing
+    log = logging.getLogger("domo.x")
+    log.info("two\nlines", extra={"silo": "a"})
+    try:
+        raise ValueError("x")
+    except ValueError:
+        log.exception("failed")
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert first.pop("time") > 1e9
+    assert first == {"level": "INFO", "logger": "domo.x", "message": "two\nlines", "silo": "a"}
+    assert "ValueError: x" in second["traceback"]
+    assert not set(CONTEXT) & set(second)
+    assert sum(isinstance(h, StderrHandler) for h in logging.getLogger().handlers) == 1
+
+
+def test_settings_that_do_not_exist(monkeypatch):
+    with pytest.raises(ConfigError, match="DOMO_LOG_LEVEL = 'LOUD': must be"):
+        setup_logging("loud")
+    monkeypatch.setenv("DOMO_LOG", "xml")
+    with pytest.raises(ConfigError, match="DOMO_LOG = 'xml': must be text or json"):
+        setup_logging()

@@ -1,0 +1,285 @@
+"""The simulation against plain loops, and what it promises about order, samples and tests."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from domo.errors import ConfigError, DivergenceError, LayoutMismatchError
+from domo.methods import METHODS, PAPER_METHODS
+from domo.model_file import build_initial, build_model, save_model
+from domo.run_config import RunConfig
+from domo.simulation import SimulatedSilo, SimulationResult, simulate
+from domo.tasks.base import (
+    ArrayDataset,
+    Shard,
+    Sum,
+    classification_sums,
+    cross_entropy_loss,
+)
+from domo.training import BatchLoader, random_plan
+from domo.vector import Section
+
+FEATURES, CLASSES = 5, 3
+SIZES = {"silo-0": 20, "silo-1": 11, "silo-10": 14, "silo-2": 10}
+
+
+def data_of(silo_id: str, purpose: str, size: int) -> ArrayDataset:
+    source = torch.Generator().manual_seed(sum(map(ord, silo_id + purpose)))
+    inputs = torch.randn(size, FEATURES, generator=source)
+    return ArrayDataset(inputs, torch.randint(0, CLASSES, (size,), generator=source))
+
+
+class LinearTask:
+    """A linear softmax classifier."""
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(FEATURES, CLASSES)
+
+    def train_data(self, root: Path, shard: Shard | None) -> Dataset:
+        raise NotImplementedError
+
+    def loss(self, model: nn.Module, batch) -> Tensor:
+        return cross_entropy_loss(model, batch)
+
+    def evaluate(self, model: nn.Module, batch) -> dict[str, Sum]:
+        return classification_sums(model, batch)
+
+
+class BufferTask(LinearTask):
+    """With BatchNorm (float and integer buffers) and a frozen layer."""
+
+    def build_model(self) -> nn.Module:
+        model = nn.Sequential(
+            nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, CLASSES)
+        )
+        model[0].weight.requires_grad_(False)
+        return model
+
+
+def silos(**changes) -> list[SimulatedSilo]:
+    made = [
+        SimulatedSilo(k, BatchLoader(data_of(k, "train", n)), BatchLoader(data_of(k, "eval", 7)))
+        for k, n in SIZES.items()
+    ]
+    return [replace(s, **changes) for s in made]
+
+
+def config(**changes) -> RunConfig:
+    given = {"task": "linear", "num_rounds": 4, "num_silos": 4, "batch_size": 4, "local_lr": 0.1}
+    return RunConfig(**(given | changes))
+
+
+def same(a: SimulationResult, b: SimulationResult) -> bool:
+    pairs = [(a.vectors[s], b.vectors[s]) for s in Section] + [(a.m, b.m)]
+    return all(torch.equal(u, v) for u, v in pairs)
+
+
+def plain_loops(c: RunConfig) -> tuple[Tensor, Tensor]:
+    """Algorithm 1 in float64 with every sum written out; nothing of ours but the batch order."""
+    row, wd = METHODS[c.method], c.weight_decay
+    mu_s = c.server_momentum * row.server_momentum
+    mu_l = c.local_momentum * row.local_momentum
+    roster = sorted(SIZES)
+    model = build_model(LinearTask(), c.seed).double()
+    x = nn.utils.parameters_to_vector(model.parameters()).detach()
+    m, mbar = torch.zeros_like(x), torch.zeros_like(x)
+
+    def gradient(at: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        nn.utils.vector_to_parameters(at, model.parameters())
+        loss = cross_entropy_loss(model, (inputs.double(), labels))
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+        return torch.cat([g.reshape(-1) for g in grads])
+
+    for r in range(c.num_rounds):
+        h, total, ends, weight, mean_steps = c.lr_at(r), 0.0, 0.0, 0.0, 0.0
+        for silo_id in c.participants_at(r, roster):
+            data, n = data_of(silo_id, "train", SIZES[silo_id]), SIZES[silo_id]
+            steps = math.ceil((c.local_epochs or 1) * math.ceil(n / c.batch_size))
+            omega = n if c.weights == "samples" else 1
+            y, u, d = x.clone(), mbar.clone(), torch.zeros_like(x)
+            if row.round_end == "reset":
+                u = torch.zeros_like(x)
+            if row.fusion == "pre":
+                y = y - h * c.fusion_coef * steps * m
+            plan = random_plan(n, c.batch_size, c.seed, silo_id, r)
+            for _ in range(steps):
+                where = next(plan)
+                u = mu_l * u + gradient(y, data.inputs[where], data.labels[where]) + wd * y
+                y, d = y - h * u, d + u / steps
+                if row.fusion == "intra":
+                    y = y - h * c.fusion_coef * m
+            total, ends = total + omega * d, ends + omega * u
+            weight, mean_steps = weight + omega, mean_steps + omega * steps
+        m = mu_s * m + total / weight
+        x = x - c.server_lr * h * mean_steps / weight * m
+        mbar = ends / weight
+    return x, m
+
+
+@pytest.mark.parametrize("method", [*PAPER_METHODS, "DOMO-avg", "DOMO-S-avg"])
+@pytest.mark.parametrize("weights", ["uniform", "samples"])
+def test_every_method_is_the_algorithm_as_printed(method, weights):
+    c = config(
+        method=method,
+        weights=weights,
+        weight_decay=0.01,
+        lr_milestones=(0.5,),
+        local_epochs=1.5,
+        participation=3,
+        server_lr=0.8,
+    )
+    result = simulate(c, LinearTask(), silos())
+    x, m = plain_loops(c)
+    torch.testing.assert_close(result.x.double(), x, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.m.double(), m, rtol=1e-3, atol=2e-5)
+    assert (result.mbar is not None) == (METHODS[method].round_end == "average")
+
+
+def test_same_config_and_seed_same_bytes_in_any_order_of_silos():
+    c = config(method="DOMO-S", local_epochs=2)
+    a = simulate(c, BufferTask(), silos())
+    torch.manual_seed(99)
+    b = simulate(c, BufferTask(), silos()[::-1])
+    assert same(a, b)
+    assert a.history == b.history
+    assert not same(a, simulate(c.model_copy(update={"seed": 1}), BufferTask(), silos()))
+
+
+def test_one_module_for_all_silos_leaks_nothing():
+    """A silo's update does not depend on who trained before it."""
+    alone = config(num_rounds=1, participants=(("silo-2",),))
+    after = config(num_rounds=1, participants=(("silo-0", "silo-1", "silo-2"),))
+    weights = {"silo-0": 1e-30, "silo-1": 1e-30, "silo-2": 1.0}
+    a = simulate(alone, BufferTask(), silos())
+    b = simulate(after.model_copy(update={"weights": weights}), BufferTask(), silos())
+    torch.testing.assert_close(a.x, b.x, rtol=0, atol=1e-7)
+
+
+def test_identities_hold_to_the_bit():
+    def run(method, **changes):
+        return simulate(config(method=method, **changes), BufferTask(), silos())
+
+    assert same(run("DOMO", fusion_coef=0), run("FedAvgSLM-Z"))
+    assert same(run("DOMO-S", fusion_coef=0), run("FedAvgSLM-Z"))
+    assert same(run("FedAvgSM", server_momentum=0), run("FedAvg"))
+    assert same(run("FedAvgLM", local_momentum=0), run("FedAvg"))
+    assert not same(run("DOMO"), run("FedAvgSLM-Z"))
+
+
+def test_roster_is_bytewise_and_participants_are_in_its_order():
+    result = simulate(config(), LinearTask(), silos())
+    for record in result.history[1:]:
+        assert record.made_by.participants == ("silo-0", "silo-1", "silo-10", "silo-2")
+        assert record.made_by.steps == (5, 3, 4, 3)
+    assert result.history[0].made_by is None
+
+
+def test_a_sampled_run_is_repeated_by_listing_its_participants():
+    c = config(method="DOMO", participation=2)
+    sampled = simulate(c, BufferTask(), silos())
+    who = tuple(r.made_by.participants for r in sampled.history[1:])
+    assert {len(w) for w in who} == {2}
+    listed = config(method="DOMO", participants=who)
+    assert same(sampled, simulate(listed, BufferTask(), silos()))
+
+
+def test_buffers_float_mean_integer_first_frozen_untouched():
+    c = config(num_rounds=1, weights="samples")
+    start = build_initial(BufferTask(), c.seed)[1]
+    result = simulate(c, BufferTask(), silos())
+    assert result.buffers[Section.INTEGER_BUFFER].view(torch.int64).tolist() == [5]  # silo-0's P
+    assert torch.equal(result.buffers[Section.FROZEN], start[Section.FROZEN])
+    floats, n = torch.zeros_like(start[Section.FLOAT_BUFFER]), sum(SIZES.values())
+    for silo_id, size in SIZES.items():
+        one = simulate(config(num_rounds=1, participants=((silo_id,),)), BufferTask(), silos())
+        floats += one.buffers[Section.FLOAT_BUFFER] * size / n
+    torch.testing.assert_close(result.buffers[Section.FLOAT_BUFFER], floats)
+
+
+def test_test_numbers_are_exact_over_all_silos():
+    c = config(num_rounds=3, participation=1)
+    result = simulate(c, LinearTask(), silos())
+    assert [r.model_index for r in result.history] == [0, 1, 2, 3]
+    model = build_model(LinearTask(), c.seed)
+    nn.utils.vector_to_parameters(result.x, model.parameters())
+    held_out = [data_of(k, "eval", 7) for k in SIZES]
+    inputs = torch.cat([d.inputs for d in held_out])
+    labels = torch.cat([d.labels for d in held_out])
+    with torch.no_grad():
+        sums = classification_sums(model, (inputs, labels))
+    last = result.history[-1].metrics
+    assert last["accuracy"] == sums["accuracy"].total / 28
+    assert last["loss"] == pytest.approx(sums["loss"].total / 28, rel=1e-6)
+
+
+def test_evaluation_changes_no_byte_and_keeps_its_interval():
+    often = simulate(config(), BufferTask(), silos())
+    never = simulate(config(evaluate_every=0), BufferTask(), silos())
+    thrice = simulate(config(evaluate_every=3), BufferTask(), silos())
+    nobody = simulate(config(), BufferTask(), silos(evaluation=None))
+    assert same(often, never)
+    assert same(often, nobody)
+    assert [bool(r.metrics) for r in thrice.history] == [True, False, False, True, True]
+    assert not any(r.metrics for r in never.history)
+
+
+def test_an_evaluator_is_not_on_the_roster():
+    judge = SimulatedSilo("judge", None, BatchLoader(data_of("judge", "eval", 30)))
+    trainers = silos(evaluation=None)
+    result = simulate(config(), BufferTask(), [*trainers, judge])
+    assert same(result, simulate(config(), BufferTask(), trainers))
+    assert result.history[-1].metrics["accuracy"] * 30 == pytest.approx(
+        round(result.history[-1].metrics["accuracy"] * 30)
+    )
+
+
+def test_records_say_what_happened():
+    seen = []
+    c = config(method="DOMO", lr_milestones=(0.5,), server_lr=0.5, weights="samples")
+    result = simulate(c, LinearTask(), silos(), on_model=seen.append)
+    assert seen == result.history
+    made = result.history[-1].made_by
+    p_ref = sum(n * p for n, p in zip((20, 11, 14, 10), (5, 3, 4, 3), strict=True)) / 55
+    assert made.local_lr == pytest.approx(0.01)
+    assert made.inference_scale == pytest.approx(0.5 * 0.01 * p_ref)
+    assert 0 < made.train_loss < 3
+
+
+def test_starts_from_a_file(tmp_path):
+    layout, vectors = build_initial(BufferTask(), 7)
+    save_model(tmp_path / "x0.safetensors", layout, vectors)
+    path = str(tmp_path / "x0.safetensors")
+    given = simulate(config(initial_model=path), BufferTask(), silos())
+    assert not same(given, simulate(config(), BufferTask(), silos()))
+    assert torch.equal(given.buffers[Section.FROZEN], vectors[Section.FROZEN])
+    with pytest.raises(LayoutMismatchError, match="does not match"):
+        simulate(config(initial_model=path), LinearTask(), silos())
+
+
+def test_divergence_names_round_and_silo():
+    with pytest.raises(DivergenceError, match=r"round \d, silo-\d+: .*local_lr"):
+        simulate(config(local_lr=1e30, weight_decay=1), LinearTask(), silos())
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"num_silos": 3}, "the run has 3 silos, 4 have training data"),
+        ({"num_silos": None, "roster": ("silo-0", "a", "b", "c")}, "are not the run's roster"),
+    ],
+)
+def test_silos_that_do_not_fit_the_run(changes, text):
+    with pytest.raises(ConfigError, match=text):
+        simulate(config(**changes), LinearTask(), silos())
+
+
+def test_silos_are_needed_and_named_once():
+    with pytest.raises(ConfigError, match="same name"):
+        simulate(config(), LinearTask(), [*silos(), silos()[0]])
+    with pytest.raises(ConfigError, match="0 have training data"):
+        simulate(config(), LinearTask(), silos(train=None))
