@@ -1,0 +1,99 @@
+"""The promise of DESIGN section 4: a run over gRPC ends with the bytes of `domo simulate`."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from domo.config_file import validate
+from domo.demo_silos import shard_silos
+from domo.methods import METHODS
+from domo.run_config import RunConfig
+from domo.simulation import SimulatedSilo, simulate
+from domo.tasks import load_task
+from domo.training import BatchLoader
+from tests.federation import federation
+from tests.unequal_task import UnequalTask
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def assert_same(final: dict[str, torch.Tensor], config: RunConfig, silos, task) -> None:
+    result = simulate(config, task, silos)
+    assert torch.equal(final["x"], result.x), "x_R differs"
+    assert torch.equal(final["m"], result.m), "m_R differs"
+    assert result.x.isfinite().all()
+    if result.mbar is not None:
+        assert torch.equal(final["mbar"], result.mbar)
+
+
+@pytest.mark.timeout(240)
+def test_every_method_ends_with_the_bytes_of_the_simulation(tmp_path: Path) -> None:
+    common = {"task": "digits", "num_rounds": 4, "num_silos": 4, "weight_decay": 5e-4, "seed": 7}
+    configs = [validate(RunConfig, {**common, "method": m}, "test") for m in METHODS]
+    runs = "".join(
+        f'[[runs]]\nname = "{m.lower()}"\nmethod = "{m}"\n'
+        'task = "digits"\nnum_rounds = 4\nnum_silos = 4\nweight_decay = 5e-4\nseed = 7\n'
+        for m in METHODS
+    )
+    with federation(tmp_path) as fed:
+        fed.start_server(runs, "--exit-when-done")
+        for i in range(4):
+            fed.start_silo(f"silo-{i}", "--shard", f"{i}/4")
+        fed.finish(200)
+        names = [f"silo-{i}" for i in range(4)]
+        for number, config in enumerate(configs, 1):
+            task = load_task("digits")
+            silos = shard_silos(task, tmp_path, names, config.similarity, config.seed)
+            final = fed.final_state(f"{number}-{config.method.lower()}")
+            assert_same(final, config, silos, task)
+
+
+@pytest.mark.timeout(240)
+def test_twelve_unequal_silos_with_dropout_augmentation_and_loader_workers(tmp_path: Path) -> None:
+    settings = """
+task = "tests.unequal_task:UnequalTask"
+method = "DOMO"
+num_rounds = 5
+num_silos = 12
+participation = 7
+weights = "samples"
+step_norm = "delta"
+local_epochs = 1.5
+batch_size = 8
+local_lr = 0.1
+weight_decay = 1e-3
+initial_model = "x0.safetensors"
+seed = 3
+"""
+    import tomllib
+
+    from domo.model_file import build_initial, save_model
+
+    config = validate(RunConfig, tomllib.loads(settings), "test")
+    task = UnequalTask()
+    save_model(tmp_path / "x0.safetensors", *build_initial(task, config.seed))
+    folders = {f"silo-{i}": tmp_path / f"data-{i}" for i in range(12)}
+    for i, folder in enumerate(folders.values()):
+        folder.mkdir()
+        (folder / "samples.txt").write_text(str(13 + 5 * i))
+    with federation(tmp_path) as fed:
+        fed.start_server(f'[[runs]]\nname = "unequal"\n{settings}', "--exit-when-done")
+        for i, (name, folder) in enumerate(folders.items()):
+            fed.start_silo(
+                name,
+                *("--data", str(folder), "--task", "tests.unequal_task:UnequalTask"),
+                *("--workers", "2" if i in (1, 10) else "0"),
+            )
+        fed.finish(200)
+        final = fed.final_state("1-unequal")
+        roster = sorted(folders)
+        assert roster[:3] == ["silo-0", "silo-1", "silo-10"]
+        seen = {s for r in range(5) for s in config.participants_at(r, roster)}
+        assert {"silo-1", "silo-10"} & seen, "no round exercises loader workers"
+    config = config.model_copy(update={"initial_model": str(tmp_path / "x0.safetensors")})
+    silos = [
+        SimulatedSilo(name, BatchLoader(task.train_data(folder, None)))
+        for name, folder in folders.items()
+    ]
+    assert_same(final, config, silos, task)
