@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
-from domo_server.dashboard import DashboardServer, create_app
+from domo.run_config import RunConfig
+from domo_server.dashboard import DashboardServer, create_app, examples
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
@@ -586,6 +587,15 @@ def test_every_route_is_in_the_documentation(app: FastAPI) -> None:
     assert len(codes) >= 10
     for code in codes | {"not_found", "method_not_allowed", "http_error"}:
         assert f"`{code}`" in text
+
+
+def test_the_configs_that_are_shown_are_valid() -> None:
+    shown = [json.dumps(examples.CONFIG)]
+    for path in (STATIC / "header.js", Path(__file__).parents[2] / "docs" / "rest.md"):
+        shown += re.findall(r"'(\{.*\"task\".*\})'", path.read_text())
+    assert len(shown) == 3
+    for config in shown:
+        RunConfig.model_validate_json(config)
 
 
 def test_hidden_routes_are_pages_only(app: FastAPI) -> None:

@@ -10,8 +10,8 @@ from domo.errors import ConfigError
 from domo_server.dashboard.errors import ApiError
 
 _HOW = (
-    "Send 'Authorization: Bearer <token>', or open the log-in link that the coordinator printed "
-    "when it started."
+    "Send 'Authorization: Bearer <token>' with the token in the file admin-token of the "
+    "coordinator's state folder, or open the log-in link that it printed when it started."
 )
 
 

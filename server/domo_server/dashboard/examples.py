@@ -19,7 +19,13 @@ from domo_server.status import (
 
 Responses = dict[int | str, dict[str, Any]]
 
-CONFIG = {"name": "domo-digits", "task": "digits", "method": "DOMO", "num_rounds": 15}
+CONFIG = {
+    "name": "domo-digits",
+    "task": "digits",
+    "method": "DOMO",
+    "num_rounds": 15,
+    "num_silos": 2,
+}
 SUMMARY = RunSummary(
     run_id="2-domo-digits",
     name="domo-digits",

@@ -3,7 +3,9 @@
 import { byId, getJson, setText } from "./dom.js";
 import { hasEnded } from "./header.js";
 
-const EXAMPLE = { name: "domo-digits", task: "digits", method: "DOMO", num_rounds: 15 };
+const EXAMPLE = {
+  name: "domo-digits", task: "digits", method: "DOMO", num_rounds: 15, num_silos: 2,
+};
 const READ_ONLY = "Read-only. To start or stop runs, open the log-in link of the coordinator.";
 
 const post = (url, body) =>

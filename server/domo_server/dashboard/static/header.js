@@ -75,7 +75,7 @@ function renderNoRun() {
     byId("start-command"),
     `curl -X POST ${new URL("api/v1/runs", location.href)} ` +
       `-H "Authorization: Bearer $DOMO_ADMIN_TOKEN" ` +
-      `-d '{"task": "digits", "method": "DOMO", "num_rounds": 15}'`,
+      `-d '{"task": "digits", "method": "DOMO", "num_rounds": 15, "num_silos": 2}'`,
   );
 }
 

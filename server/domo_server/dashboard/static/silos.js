@@ -67,7 +67,7 @@ export function renderSilos({ status, run, receivedAt }) {
   setText(byId("join-command"), `domo-client --server ${dialAddress(status.grpc_address)}`);
   setText(
     byId("join-note"),
-    status.tls ? "This coordinator speaks TLS: each silo also needs its certificate." : "",
+    status.tls ? "This coordinator speaks TLS: give each silo its CA with --tls-ca, if it is your own." : "",
   );
   const counts = PHASES.map((phase) => [silos.filter((x) => x.phase === phase).length, phase]);
   const words = counts.filter(([n]) => n > 0).map(([n, phase]) => `${n} ${phase}`);
