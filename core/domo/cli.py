@@ -1,11 +1,11 @@
-"""The command `domo`: simulate, compare, and prepare models and data.
+"""The command `domo`: simulate, compare, prepare models and data, speak to a coordinator.
 
 Modules that need torch are imported when a command runs, so that help and mistakes are quick.
 """
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from platformdirs import user_cache_path
@@ -33,6 +33,16 @@ DataRoot = Annotated[
 ]
 
 
+Server = Annotated[
+    str, typer.Option(envvar="DOMO_SERVER", help="The coordinator's dashboard address.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="The admin's token; DOMO_ADMIN_TOKEN, or this machine's by default."),
+]
+DASHBOARD = "http://127.0.0.1:8080"
+
+
 def main() -> None:
     """Entry point of the console script."""
     app()
@@ -49,11 +59,11 @@ def _before() -> None:
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
 
 
-def _numbers(flag: str, text: str | None, kind: type[Any]) -> tuple[Any, ...] | None:
+def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(kind(part) for part in text.split(",") if part.strip())
+        return tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise ConfigError(f"{flag} {text!r}: needs numbers separated by commas") from None
 
@@ -126,7 +136,7 @@ def simulate(
         "num_rounds": rounds,
         "seed": seed,
         "local_lr": lr,
-        "lr_milestones": _numbers("--lr-milestones", lr_milestones, float),
+        "lr_milestones": _numbers("--lr-milestones", lr_milestones),
         "local_epochs": local_epochs,
         "local_steps": local_steps,
         "batch_size": batch_size,
@@ -141,7 +151,8 @@ def simulate(
     }
     chosen = simulate_command.make_config(flags, config, run)
     setting = Setting(chosen, data_root(data), silo_name_prefix, device)
-    several = _numbers("--seeds", seeds, int) or (chosen.seed,)
+    several = simulate_command.parse_seeds(seeds) if seeds else (chosen.seed,)
+    simulate_command.check_device(device)
     if compare is None and len(several) == 1:
         only = chosen.model_copy(update={"seed": several[0]})
         setting = Setting(only, setting.root, setting.prefix, setting.device)
@@ -198,3 +209,42 @@ def split(
 
     split_data(task, data_root(data), silos, similarity, seed, out)
     say(f"{silos} silos: {out}")
+
+
+@app.command()
+@friendly_errors()
+def status(
+    server: Server = DASHBOARD,
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """Show a coordinator's runs and silos."""
+    from domo.remote import show_status
+
+    show_status(server, as_json)
+
+
+@app.command()
+@friendly_errors()
+def submit(
+    file: Annotated[Path, typer.Argument(help="TOML file with [[runs]].")],
+    run: Annotated[str | None, typer.Option(help="Only the run of this name.")] = None,
+    server: Server = DASHBOARD,
+    token_file: TokenFile = None,
+) -> None:
+    """Hand runs to a coordinator."""
+    from domo.remote import find_token, submit_runs
+
+    submit_runs(server, file, run, find_token(token_file))
+
+
+@app.command()
+@friendly_errors()
+def stop(
+    run_id: Annotated[str, typer.Argument(help="As `domo status` shows it.")],
+    server: Server = DASHBOARD,
+    token_file: TokenFile = None,
+) -> None:
+    """Stop a run for good; what is committed stays."""
+    from domo.remote import find_token, stop_run
+
+    stop_run(server, run_id, find_token(token_file))

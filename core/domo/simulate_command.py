@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -95,6 +96,32 @@ def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:
     return runs[i], f"runs[{i}]"
 
 
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds separated by commas.
+
+    Raises:
+        ConfigError: Not numbers, below 0, or one of them twice.
+    """
+    words = [word.strip() for word in text.split(",")]
+    seeds = tuple(int(word) for word in words if word.isdecimal())
+    if len(seeds) < len(words) or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"--seeds {text!r}: give numbers from 0 up, each once, such as 0,1,2")
+    return seeds
+
+
+def check_device(name: str) -> None:
+    """See that torch can use a device.
+
+    Raises:
+        ConfigError: It cannot; says why.
+    """
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"--device {name}: {reason}") from None
+
+
 def run_single(setting: Setting, out: Path) -> SimulationResult:
     """One run, a line for each round; leaves the model and its history in `out`."""
     config = setting.config
@@ -102,6 +129,7 @@ def run_single(setting: Setting, out: Path) -> SimulationResult:
         f"{config.title}: {config.method} on {config.task}, {config.expected_silos} silos, "
         f"similarity {100 * config.similarity:g} %, {config.num_rounds} rounds, seed {config.seed}"
     )
+    out.mkdir(parents=True, exist_ok=True)
     task, silos = setting.load()
     began = time.perf_counter()
     with _progress() as bar:
@@ -146,6 +174,7 @@ def run_comparison(
         f"{len(methods)} methods x {len(seeds)} seeds on {config.task}: {config.expected_silos} "
         f"silos, similarity {100 * config.similarity:g} %, {config.num_rounds} rounds"
     )
+    out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with _progress() as bar:
         runs = bar.add_task("runs", total=len(methods) * len(seeds))
@@ -155,7 +184,6 @@ def run_comparison(
             bar.advance(runs)
 
         result = compare.compare(setting, methods, seeds, jobs=jobs, on_done=show)
-    out.mkdir(parents=True, exist_ok=True)
     (out / "comparison.json").write_text(compare.to_json(result), encoding="utf-8")
     (out / "comparison.md").write_text(compare.markdown(result), encoding="utf-8")
     console.print(compare.rich_table(result))

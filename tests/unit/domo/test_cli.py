@@ -115,12 +115,25 @@ def test_a_faulty_file_is_blamed_and_not_the_flags(tmp_path):
         (("--weights", "x"), "the command line: --weights = \"x\": must be 'uniform' or 'samples'"),
         (("--method", "DOMOO"), "the command line: unknown method 'DOMOO'; did you mean 'DOMO'?"),
         (("--lr-milestones", "a,b"), "--lr-milestones 'a,b': needs numbers separated by commas"),
+        (("--seeds", "0,x"), "--seeds '0,x': give numbers from 0 up, each once, such as 0,1,2"),
+        (("--seeds", "1,1"), "--seeds '1,1': give numbers"),
+        (("--seeds", "-1"), "--seeds '-1': give numbers"),
+        (("--device", "nope"), "--device nope: "),
         (("--task", "digit"), "there is no task named 'digit'. Did you mean 'digits'?"),
         (("--compare", "DOMO,DOMO"), "--compare 'DOMO,DOMO': give `all`"),
     ],
 )
 def test_mistakes_get_one_line(words, text):
     assert refused("simulate", *words).startswith(text)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    for more in ((), ("--compare", "DOMO")):
+        result = domo("simulate", *QUICK, "--out", "file/x", *more)
+        assert result.exit_code == 1
+        assert result.stderr == "error: Not a directory: file/x\n"
+        assert "round 1" not in result.stdout
 
 
 def test_divergence_exits_1():
