@@ -449,6 +449,14 @@ def test_divergence_is_an_error_with_advice() -> None:
     assert caught.value.count == 4
 
 
+def test_finishing_twice_gives_the_same_result() -> None:
+    rnd = local_round("DOMO-S-avg")
+    result = train(rnd)
+    before = result.update.clone()
+    assert rnd.finish() is result
+    assert torch.equal(result.update, before)
+
+
 def test_logged_numbers_come_back() -> None:
     rnd = local_round()
     rnd.log(loss=1)
@@ -480,6 +488,21 @@ def test_evaluation_is_on_x_r_and_exact() -> None:
     assert means["mse"] == pytest.approx(want / 10)
     assert rnd.evaluation["mse"] == Sum(pytest.approx(want), 10.0)
     assert rnd.evaluation["seen"] == Sum(10.0, 3.0)
+
+
+def test_evaluation_is_skipped_where_the_run_wants_no_numbers() -> None:
+    rnd = local_round(evaluates=False)
+    assert rnd.evaluate(squares, BatchLoader(DATA).sequential()) == {}
+    assert rnd.evaluation == {}
+
+
+def test_sums_are_handed_on_at_once() -> None:
+    got: list[Any] = []
+    flat = FlatModel(Net())
+    rnd = LocalRound(flat, numbers("FedAvg"), flat.vector.clone(), on_evaluation=got.append)
+    rnd.evaluate(squares, BatchLoader(DATA).sequential())
+    assert got == [rnd.evaluation]
+    assert got[0]["seen"] == Sum(10.0, 1.0)
 
 
 def test_evaluation_leaves_each_module_in_its_mode() -> None:
