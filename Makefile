@@ -1,0 +1,56 @@
+# `make` alone lists what there is. Everything runs in .venv, which the first target sets up.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+export PYTHONPATH := .
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format protos golden simulate bench up down clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(VENV)/.done  ## Make .venv and install domo with everything it needs
+
+$(VENV)/.done: pyproject.toml
+	@sh scripts/setup.sh $(PYTHON) $(VENV)
+	@touch $@
+
+demo: setup  ## Four silos train over gRPC: FedAvg, then DOMO; with dashboard
+	@$(BIN)/python scripts/demo.py
+
+test: setup  ## Run all tests
+	@$(BIN)/python scripts/test.py
+
+check: setup  ## Format, lint, types, layers, generated code, spelling
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/protos.sh --check
+	@$(BIN)/codespell core proto server client deploy docs experiments benchmarks tests scripts *.md
+
+format: setup  ## Format the code and mend what ruff can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+protos: setup  ## Regenerate the gRPC code
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/protos.sh
+
+golden: setup  ## Replay the stored trajectories only
+	@$(BIN)/pytest tests/golden
+
+simulate: setup  ## DOMO on digits in one process, no network
+	@$(BIN)/domo simulate
+
+bench: setup  ## Cost of a local step against torch's SGD
+	@$(BIN)/python benchmarks/local_step.py
+
+up:  ## The testbed in containers: coordinator and four silos
+	docker compose up --build
+
+down:  ## Stop the testbed
+	docker compose down
+
+clean:  ## Remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
