@@ -1,5 +1,17 @@
 """The silo: the loop API, and the agent that trains a task over it."""
 
-from domo_client.session import Outcome, Silo, connect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from domo_client.session import Outcome, Silo, connect
 
 __all__ = ["Outcome", "Silo", "connect"]
+
+
+def __getattr__(name: str) -> Any:
+    """The loop API needs torch, the health check does not: imported at first use."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from domo_client import session
+
+    return getattr(session, name)

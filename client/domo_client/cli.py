@@ -1,4 +1,8 @@
-"""The command `domo-client`."""
+"""The command `domo-client`.
+
+What needs torch is imported where it is used: a health check is asked every few seconds, and must
+cost little.
+"""
 
 import json
 import re
@@ -8,18 +12,17 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import torch
 import typer
 from platformdirs import user_cache_path, user_state_path
 
 from domo.console import friendly_errors, say, setup_logging
 from domo.errors import ConfigError, CoordinatorUnavailableError
-from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
-from domo_client.session import connect
-from domo_client.ui import Ui
 from domo_proto.channel import TlsFiles
+
+if TYPE_CHECKING:
+    import torch
 
 app = typer.Typer(
     add_completion=False,
@@ -49,7 +52,7 @@ def main_command(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(envvar="DOMO_CLIENT_NAME", help="This silo's name [this machine's name]."),
+        typer.Option(envvar="DOMO_CLIENT_NAME", help=r"This silo's name \[this machine's name]."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(envvar="DOMO_CLIENT_DATA", help="Folder of this silo's data.")
@@ -63,7 +66,7 @@ def main_command(
     ] = None,
     task: Annotated[
         list[str] | None,
-        typer.Option(help="A task that may be trained here, repeatable [the named ones]."),
+        typer.Option(help=r"A task that may be trained here, repeatable \[the named ones]."),
     ] = None,
     device: Annotated[
         str, typer.Option(envvar="DOMO_CLIENT_DEVICE", help="auto, cpu, cuda, cuda:1.")
@@ -102,6 +105,12 @@ def main_command(
         return
     if server is None:
         raise ConfigError("which coordinator? Give --server host:port")
+    import torch
+
+    from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
+    from domo_client.session import connect
+    from domo_client.ui import Ui
+
     setup_logging()
     silo_id = name or host_name()
     if role not in ("trainer", "evaluator"):
@@ -148,8 +157,10 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def describe_device(device: torch.device) -> str:
+def describe_device(device: "torch.device") -> str:
     """For the dashboard: `cpu`, or the GPU's name."""
+    import torch
+
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
     return str(device)

@@ -1,8 +1,12 @@
-"""The command `domo-server`."""
+"""The command `domo-server`.
+
+What needs torch is imported where it is used: a health check is asked every few seconds, and must
+cost little.
+"""
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import grpc
 import typer
@@ -11,9 +15,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from domo.console import console, friendly_errors, say, setup_logging
 from domo.errors import ConfigError, CoordinatorUnavailableError, UnknownSiloError
 from domo_proto.channel import TlsFiles, make_channel
-from domo_server.app import Started, serve
-from domo_server.config import ServerConfig, load_config
-from domo_server.store import Store, open_database
+
+if TYPE_CHECKING:
+    from domo_server.app import Started
+    from domo_server.config import ServerConfig
 
 app = typer.Typer(
     add_completion=False,
@@ -23,7 +28,7 @@ app = typer.Typer(
 )
 
 Config = Annotated[
-    Path | None, typer.Option("--config", "-c", help="federation.toml: [server] and [[runs]].")
+    Path | None, typer.Option("--config", "-c", help=r"federation.toml: \[server] and \[\[runs]].")
 ]
 StateDir = Annotated[Path | None, typer.Option(help="Runs, checkpoints, database, admin token.")]
 
@@ -50,6 +55,9 @@ def main_command(
     """Coordinate federated training: serve models to silos, and show what happens."""
     if context.invoked_subcommand is not None:
         return
+    from domo_server.app import serve
+    from domo_server.config import load_config
+
     flags = {
         "listen": listen,
         "dashboard": dashboard,
@@ -59,14 +67,14 @@ def main_command(
     settings, runs = load_config(config, flags)
     setup_logging()
 
-    def started(where: Started) -> None:
+    def started(where: "Started") -> None:
         _banner(settings, where)
 
     good = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
-    raise typer.Exit(0 if good else 1)
+    raise typer.Exit(0 if good or not exit_when_done else 1)
 
 
-def _banner(settings: ServerConfig, where: Started) -> None:
+def _banner(settings: "ServerConfig", where: "Started") -> None:
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
     say(f"domo-server: silos at {where.grpc_address} ({tls}), state in {settings.state_dir}")
     say(f"  dashboard  {where.dashboard_url}")
@@ -88,6 +96,8 @@ def _banner(settings: ServerConfig, where: Started) -> None:
 @app.command()
 def check(config: Annotated[Path, typer.Argument(help="federation.toml")]) -> None:
     """Read a configuration file and say what it means, without starting anything."""
+    from domo_server.config import load_config
+
     settings, runs = load_config(config, {})
     say(f"{config} is good: silos at {settings.listen}, {len(runs)} runs")
     for run in runs:
@@ -99,9 +109,12 @@ def check(config: Annotated[Path, typer.Argument(help="federation.toml")]) -> No
 def health(
     server: Annotated[str, typer.Option(help="host:port")] = "127.0.0.1:50051",
     tls_ca: Annotated[Path | None, typer.Option(help="CA of its certificate.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Own certificate (mTLS).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
 ) -> None:
     """Ask the health service; exit 0 if the coordinator is serving."""
-    with make_channel(server, TlsFiles(ca=tls_ca) if tls_ca else None) as channel:
+    tls = TlsFiles(tls_ca, tls_cert, tls_key) if tls_ca or tls_cert else None
+    with make_channel(server, tls) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
@@ -121,6 +134,9 @@ def readmit(
     state_dir: StateDir = None,
 ) -> None:
     """Let a silo come back with a new state folder (its old one was lost)."""
+    from domo_server.config import load_config
+    from domo_server.store import Store, open_database
+
     settings, _ = load_config(config, {"state_dir": state_dir})
     if settings.database is None and not (settings.state_dir / "coordinator.db").exists():
         raise ConfigError(f"there is no coordinator's database in {settings.state_dir}")
