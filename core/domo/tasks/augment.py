@@ -1,9 +1,23 @@
 """Random augmentation of a collated batch, as a function of the given generator alone."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+
+Augment = Callable[[Any, torch.Generator], tuple[Tensor, Tensor]]
+
+
+def augmentation(mean: Sequence[float], std: Sequence[float]) -> Augment:
+    """The paper's: random crops with padding 4 and random flips.
+
+    Args:
+        mean: What was taken off each channel, in units of the pixel range 0..1.
+        std: What each channel was then divided by.
+    """
+    return partial(crop_and_flip, black=-torch.tensor(mean) / torch.tensor(std))
 
 
 def crop_and_flip(

@@ -16,10 +16,10 @@ VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 5
 
 
 def _init_convolutions(model: nn.Module) -> None:
-    """He et al.'s normal initialisation by fan-out, zero biases."""
+    """He et al.'s normal initialisation by fan-in, zero biases."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
 

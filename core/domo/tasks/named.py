@@ -5,15 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from domo.errors import TaskError
 from domo.tasks import datasets, models
 from domo.tasks.arrays import check_folder, read_arrays
-from domo.tasks.augment import crop_and_flip
+from domo.tasks.augment import Augment, augmentation
 from domo.tasks.base import ArrayDataset, Shard, classification_sums, cross_entropy_loss
 from domo.tasks.classes import CIFAR10_CLASSES, CIFAR100_CLASSES, SVHN_CLASSES
 from domo.tasks.datasets import PixelDataset, Public, Statistics
@@ -21,8 +19,6 @@ from domo.tasks.images import Part, class_names, decode, image_files, is_image_t
 from domo.tasks.shards import eval_shard, train_shard
 
 logger = logging.getLogger(__name__)
-
-Augment = Callable[[Any, torch.Generator], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -186,12 +182,6 @@ _read_images_once = lru_cache(maxsize=4)(_read_images)
 """For shards: many silos of a simulation share one folder, which does not change."""
 
 
-def _augmented(statistics: Statistics) -> Augment:
-    """Random crop with padding 4 and random flip, for images standardised with these numbers."""
-    black = -torch.tensor(statistics.mean) / torch.tensor(statistics.std)
-    return partial(crop_and_flip, black=black)
-
-
 def digits() -> ArrayTask:
     """Small CNN on 8x8 digits."""
     return ArrayTask(models.small_cnn, lambda root: datasets.digits(), (1, 8, 8))
@@ -214,7 +204,7 @@ def cifar10(model: Callable[[int], nn.Module]) -> ImageTask:
         datasets.CIFAR10,
         CIFAR10_CLASSES,
         datasets.cifar10,
-        _augmented(datasets.CIFAR10),
+        augmentation(*datasets.CIFAR10),
     )
 
 
@@ -225,7 +215,7 @@ def cifar100(model: Callable[[int], nn.Module]) -> ImageTask:
         datasets.CIFAR100,
         CIFAR100_CLASSES,
         datasets.cifar100,
-        _augmented(datasets.CIFAR100),
+        augmentation(*datasets.CIFAR100),
         100,
     )
 
