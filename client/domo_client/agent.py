@@ -3,7 +3,8 @@
 It uses the loop API like anybody else. Long-lived: it waits for further runs until stopped.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +12,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from domo.batches import BatchLoader
 from domo.errors import ConfigError, DomoError, IncompleteRoundError, TaskError
 from domo.model_file import build_model
 from domo.tasks import TASKS, load_task
 from domo.tasks.base import Shard, Task
-from domo.training import BatchLoader, LocalRound, run_task_round
+from domo.training import LocalRound, run_task_round
 from domo_client.connection import Offer
 from domo_client.session import Outcome, Silo
 from domo_client.ui import Ui
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +117,30 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     root = options.data or options.cache
     train = None
     if options.role == "trainer":
-        train = _loader(task.train_data(root, shard), options, f"training data in {root}")
+        data = _user_code(offer, "train_data", task.train_data, root, shard)
+        train = _loader(data, options, f"training data in {root}")
     eval_data = getattr(task, "eval_data", None)
-    held_out = eval_data(root, shard) if eval_data else None
+    held_out = _user_code(offer, "eval_data", eval_data, root, shard) if eval_data else None
     evaluation = None
     if held_out is not None and len(held_out):
         evaluation = _loader(held_out, options, "test data")
     if options.role == "evaluator" and evaluation is None:
         raise TaskError(f"an evaluator needs test data, and there is none in {root}")
-    model = build_model(task, config.seed).to(options.device)
+    model = _user_code(offer, "build_model", build_model, task, config.seed).to(options.device)
     return Work(task, model, train, evaluation)
+
+
+def _user_code(offer: Offer, what: str, call: Callable[..., Any], *args: Any) -> Any:
+    """Call a method of a task; what it raises is this silo's reason to decline, not a crash."""
+    try:
+        return call(*args)
+    except DomoError:
+        raise
+    except Exception as error:
+        log.debug("%s of the task %s failed", what, offer.task, exc_info=True)
+        raise TaskError(
+            f"{what} of the task {offer.task} failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _loader(dataset: Any, options: AgentOptions, what: str) -> BatchLoader:

@@ -15,6 +15,7 @@ caller; a round that the coordinator has abandoned ends the inner loop and the n
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -23,13 +24,15 @@ import torch
 from platformdirs import user_state_path
 from torch import Tensor, nn
 
+from domo.batches import configure_torch
 from domo.errors import ConfigError, RoundError
-from domo.training import LocalResult, LocalRound, RoundNumbers, configure_torch
+from domo.training import LocalResult, LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, byte_view, digest
 from domo_client.connection import Connection, Offer, Turn
 from domo_client.reporter import Progress, Reporter
 from domo_client.state import SiloState
-from domo_proto.channel import TlsFiles, is_loopback
+from domo_proto import SILO_ID
+from domo_proto.channel import TlsFiles, check_address, is_loopback
 from domo_proto.codec import VectorId
 
 SECTIONS = {
@@ -37,6 +40,7 @@ SECTIONS = {
     Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
 }
 MAX_BACKOFF_S = 60.0
+CLOSE_S = 5.0
 
 
 class Outcome(NamedTuple):
@@ -86,20 +90,25 @@ def connect(
         CoordinatorUnavailableError: Nobody answers.
         SiloConflictError: The name is taken.
     """
+    check_address(server)
+    if not SILO_ID.fullmatch(silo):
+        raise ConfigError(
+            f"{silo!r} is no silo name: letters, digits, '.', '_', '-', at most 64; give another "
+            "--name"
+        )
     if tls is None and not insecure and not is_loopback(server):
         raise ConfigError(
             f"{server} is another machine, and without TLS everybody on the way could read and "
             "change the model. Give --tls-ca (and --tls-cert, --tls-key), or --insecure on a "
             "network that you trust"
         )
-    folder = state_dir or user_state_path("domo") / "silos" / silo
-    state = SiloState(folder)
-    try:
+    with ExitStack() as failed:
+        state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
+        failed.callback(state.close)
         connection = Connection(server, silo, state, tls, role, device, first_connect_s, on_trouble)
+        failed.callback(connection.close)
         connection.join()
-    except BaseException:
-        state.close()
-        raise
+        failed.pop_all()
     return Silo(connection, state)
 
 
@@ -134,6 +143,7 @@ class Silo:
         """Leave the federation."""
         self._reporter.stop()
         self.connection.close(reason)
+        self._reporter.join(CLOSE_S)
         self._state.close()
 
     def next_run(self) -> Offer:
@@ -153,6 +163,7 @@ class Silo:
         """Say that this round failed here; it is tried again after a while."""
         self._failed = True
         self._reporter.beat(failure=describe(error))
+        self._reporter.progress = Progress("waiting", self._reporter.progress.run_id)
 
     def rounds(
         self,
@@ -248,7 +259,7 @@ class Silo:
 
     def _resubmitted(self, offer: Offer, turn: Turn) -> bool:
         """Send an update of this round that was made before a crash, instead of training again."""
-        update = self._state.pending(offer.run_id, turn.round_index)
+        update = self._state.pending(offer.run_id, turn.round_index, _basis(offer, turn))
         if update is None:
             return False
         self._reporter.progress = Progress("uploading", offer.run_id, turn.round_index)
@@ -267,12 +278,17 @@ class Silo:
         update = self._state.save_pending(
             offer.run_id,
             turn.round_index,
+            _basis(offer, turn),
             [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)],
             result.num_steps,
             result.metrics,
         )
         state, text = self.connection.submit(update)
         self.on_sent(rnd, state, text)
+
+
+def _basis(offer: Offer, turn: Turn) -> str:
+    return f"{offer.config.digest}/{turn.digests[VectorId.X]}"
 
 
 def describe(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 Modules that need torch are imported when a command runs, so that help and mistakes are quick.
 """
 
+import logging
 import os
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,7 @@ def data_root(given: Path | None) -> Path:
 @friendly_errors()
 def _before() -> None:
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
+    logging.getLogger("domo.tasks").setLevel(logging.INFO)  # what is downloaded, and how large
 
 
 def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:

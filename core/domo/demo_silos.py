@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from domo.batches import BatchLoader
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo
 from domo.tasks.base import Shard, Task
-from domo.training import BatchLoader
 
 PREFIX = "silo-"
 

@@ -13,9 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from domo.batches import seed_for
 from domo.errors import StateError, TaskError
 from domo.tasks.base import Task
-from domo.training import seed_for
 from domo.vector import FlatModel, Layout, Section, as_bytes
 
 FORMAT_VERSION = "1"

@@ -12,9 +12,9 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from domo.batches import generator_for
 from domo.errors import ConfigError
 from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
-from domo.training import generator_for
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SiloId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -14,18 +14,12 @@ import torch
 from torch import Tensor
 
 from domo.algorithm import ReadBlock, average, inference_scale, reference_steps, server_round
+from domo.batches import BatchLoader, configure_torch
 from domo.errors import ConfigError, DivergenceError
 from domo.model_file import build_initial, build_model, load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks.base import Sum, Task
-from domo.training import (
-    BatchLoader,
-    LocalResult,
-    LocalRound,
-    RoundNumbers,
-    configure_torch,
-    run_task_round,
-)
+from domo.training import LocalResult, LocalRound, RoundNumbers, run_task_round
 from domo.vector import FlatModel, Layout, Section
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from domo.batches import BatchLoader
 from domo.config_file import validate
 from domo.demo_silos import shard_silos
 from domo.methods import METHODS
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks import load_task
-from domo.training import BatchLoader
 from tests.federation import federation
 from tests.unequal_task import UnequalTask
 

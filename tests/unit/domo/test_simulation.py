@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from domo.batches import BatchLoader, random_plan
 from domo.errors import ConfigError, DivergenceError, LayoutMismatchError
 from domo.methods import METHODS, PAPER_METHODS
 from domo.model_file import build_initial, build_model, save_model
@@ -21,7 +22,6 @@ from domo.tasks.base import (
     classification_sums,
     cross_entropy_loss,
 )
-from domo.training import BatchLoader, random_plan
 from domo.vector import Section
 
 FEATURES, CLASSES = 5, 3

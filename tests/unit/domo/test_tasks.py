@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from domo.batches import BatchLoader
 from domo.errors import ConfigError, TaskError
 from domo.tasks import TASKS, load_task
 from domo.tasks.base import Shard, Task
-from domo.training import BatchLoader
 
 
 def name_of(task: str) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from domo import training
+from domo.batches import BatchLoader, configure_torch, random_plan, seed_for, to_device
 from domo.errors import (
     DivergenceError,
     IncompleteRoundError,
@@ -20,17 +21,7 @@ from domo.errors import (
 )
 from domo.methods import Hyperparameters, Kernel, make_kernel
 from domo.tasks.base import ArrayDataset, Shard, Sum
-from domo.training import (
-    BatchLoader,
-    LocalResult,
-    LocalRound,
-    RoundNumbers,
-    configure_torch,
-    random_plan,
-    run_task_round,
-    seed_for,
-    to_device,
-)
+from domo.training import LocalResult, LocalRound, RoundNumbers, run_task_round
 from domo.vector import FlatModel, Section
 
 X = torch.arange(30.0).view(10, 3) / 10 - 1
