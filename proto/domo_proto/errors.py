@@ -82,7 +82,8 @@ def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
             return _BY_NAME[value](text)
     cls = _BY_CODE.get(code, TransportError)
     if cls is errors.CoordinatorUnavailableError:
-        text = f"no coordinator answers at {address} ({text.removesuffix('.')})"
+        cause = text.rsplit(": ", 1)[-1].removesuffix(".").lower()
+        text = f"no coordinator answers at {address} ({cause})"
     elif cls is errors.VersionError:
         text = f"{address} speaks another protocol, or is no domo coordinator ({text})"
     return cls(text or str(code))
