@@ -20,12 +20,20 @@ from tenacity import (
     retry_if_exception,
     stop_after_delay,
     stop_never,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 from torch import Tensor
 
 import domo
-from domo.errors import ChecksumError, DomoError, LayoutMismatchError, ProtocolError, VersionError
+from domo.errors import (
+    ChecksumError,
+    CoordinatorUnavailableError,
+    DomoError,
+    LayoutMismatchError,
+    ProtocolError,
+    VersionError,
+)
 from domo.run_config import RunConfig
 from domo.tasks.base import Sum
 from domo.vector import Layout
@@ -165,6 +173,10 @@ class Connection:
             return method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
         except grpc.RpcError as error:
             raise from_rpc(error, self.address) from None
+        except ValueError as error:
+            if not self._closed:
+                raise
+            raise CoordinatorUnavailableError("this silo has left") from error
 
     def _retry(self, call: Callable[[], T], stop: Any = stop_never) -> T:
         def trouble(state: RetryCallState) -> None:
@@ -173,13 +185,16 @@ class Connection:
             self._on_trouble(f"{error}; trying again in {wait:.0f} s")
 
         retrying = Retrying(
-            retry=retry_if_exception(lambda e: isinstance(e, DomoError) and e.retryable),
-            wait=wait_exponential_jitter(initial=0.2, max=15.0, jitter=1.0),
+            retry=retry_if_exception(self._may_retry),
+            wait=wait_exponential(multiplier=0.2, max=15.0) + wait_random(0.0, 1.0),
             stop=stop,
             before_sleep=trouble,
             reraise=True,
         )
         return retrying(call)
+
+    def _may_retry(self, error: BaseException) -> bool:
+        return isinstance(error, DomoError) and error.retryable and not self._closed
 
     def _ask(self, call: Callable[[str], T]) -> T:
         """Make a call that names the session, as often as it takes."""
@@ -308,7 +323,10 @@ class Connection:
             stream = self._fetch(request, timeout=None)
             watch = _Watchdog(stream, hold_s)
             try:
-                header = pb.RoundHeader.FromString(next(stream))
+                first = next(stream, None)
+                if first is None:
+                    raise ProtocolError("the coordinator ended its answer before it began")
+                header = pb.RoundHeader.FromString(first)
                 watch.feed(STALL_S)
                 return self._read_turn(header, stream, watch, set(own))
             finally:

@@ -50,11 +50,10 @@ class Reporter(threading.Thread):
         fields = {k: v for k, v in asdict(p).items() if v is not None}
         try:
             directive = self._connection.report(**fields, failure=failure)
-        except DomoError as error:
+            self._directive = (p.run_id, p.round_index, directive)
+            self._status_file.write_text(json.dumps(fields), encoding="utf-8")
+        except (DomoError, OSError) as error:
             log.debug("heartbeat: %s", error)
-            return
-        self._directive = (p.run_id, p.round_index, directive)
-        self._status_file.write_text(json.dumps(fields), encoding="utf-8")
 
     def may_go_on(self) -> bool:
         """Whether the coordinator still wants this round of this run."""

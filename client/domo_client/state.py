@@ -5,8 +5,10 @@ vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 pending.json, .bin    the newest update, until its round is over
 """
 
+import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +23,8 @@ from domo.errors import ChecksumError
 from domo.state_dir import lock_folder
 from domo.vector import byte_view
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+DIGEST = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class PendingUpdate:
     Attributes:
         run_id: Its run.
         round_index: Its round.
+        basis: What it was computed from: digests of the run's configuration and of x_r. Run ids
+            begin anew where a coordinator's state was deleted.
         digest: xxh3-128 of all its bytes, hex.
         vectors: (vector id, bytes), in file order.
         num_steps: P_k.
@@ -39,6 +44,7 @@ class PendingUpdate:
 
     run_id: str
     round_index: int
+    basis: str
     digest: str
     vectors: Sequence[tuple[int, int]]
     num_steps: int
@@ -75,7 +81,7 @@ class SiloState:
 
     def held(self) -> list[str]:
         """Digests of the vectors that are here."""
-        return [p.name for p in self._vectors.iterdir()]
+        return [p.name for p in self._vectors.iterdir() if DIGEST.fullmatch(p.name)]
 
     def put(self, digest: str, vector: Tensor) -> None:
         """Keep a received vector."""
@@ -110,6 +116,7 @@ class SiloState:
         self,
         run_id: str,
         round_index: int,
+        basis: str,
         vectors: Sequence[tuple[int, memoryview]],
         num_steps: int,
         metrics: Mapping[str, float],
@@ -125,7 +132,7 @@ class SiloState:
             os.fsync(f.fileno())
         sizes = [(v, len(data)) for v, data in vectors]
         update = PendingUpdate(
-            run_id, round_index, hasher.hexdigest(), sizes, num_steps, dict(metrics)
+            run_id, round_index, basis, hasher.hexdigest(), sizes, num_steps, dict(metrics)
         )
         self.drop_pending()
         temporary.replace(self.folder / "pending.bin")
@@ -133,8 +140,8 @@ class SiloState:
         _replace(self.folder / "pending.json", json.dumps(body).encode(), durable=True)
         return update
 
-    def pending(self, run_id: str, round_index: int) -> PendingUpdate | None:
-        """The update of this round, if it is here; one of another round is dropped."""
+    def pending(self, run_id: str, round_index: int, basis: str) -> PendingUpdate | None:
+        """The update of this round, if it is here and whole; any other is dropped."""
         try:
             body: dict[str, Any] = json.loads((self.folder / "pending.json").read_text())
             if body.pop("format_version") != FORMAT_VERSION:
@@ -143,12 +150,18 @@ class SiloState:
             update = PendingUpdate(**body)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        if (update.run_id, update.round_index) != (run_id, round_index):
+        same = (update.run_id, update.round_index, update.basis) == (run_id, round_index, basis)
+        if not same or self._pending_digest() != update.digest:
             self.drop_pending()
             return None
-        size = sum(n for _, n in update.vectors)
-        path = self.pending_path
-        return update if path.exists() and path.stat().st_size == size else None
+        return update
+
+    def _pending_digest(self) -> str:
+        try:
+            with self.pending_path.open("rb") as f:
+                return hashlib.file_digest(f, xxhash.xxh3_128).hexdigest()
+        except OSError:
+            return ""
 
     @property
     def pending_path(self) -> Path:

@@ -1,6 +1,7 @@
 """Channels and server options: sizes, keepalive, TLS."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import grpc
@@ -71,8 +72,22 @@ class TlsFiles:
 
 def is_loopback(address: str) -> bool:
     """Whether host:port can only be reached from this machine."""
-    host = address.rsplit(":", 1)[0].strip("[]")
-    return host in ("localhost", "::1") or host.startswith("127.") or address.startswith("unix:")
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_address(address: str) -> None:
+    """See that an address has the form host:port.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"the coordinator's address must be host:port, got {address!r}")
 
 
 def make_channel(address: str, tls: TlsFiles | None = None) -> grpc.Channel:
@@ -81,9 +96,7 @@ def make_channel(address: str, tls: TlsFiles | None = None) -> grpc.Channel:
     Raises:
         ConfigError: The address is no host:port, or TLS files cannot be read.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"the coordinator's address must be host:port, got {address!r}")
+    check_address(address)
     if tls is None:
         return grpc.insecure_channel(address, CLIENT_OPTIONS)
     if (tls.cert is None) != (tls.key is None):

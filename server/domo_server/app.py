@@ -1,6 +1,7 @@
 """Wiring: database, coordinator, gRPC server, dashboard; start and orderly stop."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -55,14 +56,16 @@ async def serve(
     *,
     exit_when_done: bool = False,
     on_started: Callable[[Started], None] = lambda started: None,
+    stop: asyncio.Event | None = None,
 ) -> bool:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM, or until `stop` is set.
 
     Args:
         config: The [server] table.
         runs: The [[runs]], queued unless the state folder has them already.
         exit_when_done: Stop when all of `runs` have ended.
         on_started: Called once everything listens.
+        stop: Ends it where given; signals are then left to the caller.
 
     Returns:
         Whether no run of `runs` failed.
@@ -73,20 +76,23 @@ async def serve(
     """
     torch.set_num_threads(1)  # two threads contend with the transport
     named = name_runs(runs)
-    lock = lock_folder(config.state_dir, "domo-server")
-    store = Store(await asyncio.to_thread(open_database, config.database_url))
-    coordinator = Coordinator(
-        store,
-        config.state_dir,
-        config.report_interval_s,
-        config.long_poll_s,
-        config.durability == "power",
-    )
-    try:
+    async with contextlib.AsyncExitStack() as ending:
+        ending.enter_context(lock_folder(config.state_dir, "domo-server"))
+        store = Store(await asyncio.to_thread(open_database, config.database_url))
+        ending.callback(store.close)
+        coordinator = Coordinator(
+            store,
+            config.state_dir,
+            config.report_interval_s,
+            config.long_poll_s,
+            config.durability == "power",
+        )
+        ending.push_async_callback(coordinator.events.close)
+        page_socket = ending.enter_context(bind_dashboard(config.dashboard))
+        server, address, health_servicer = await start_grpc(config, coordinator)
+        ending.push_async_callback(server.stop, 1.0)
         rows = [await coordinator.submit_once(run, name) for name, run in named]
         run_ids = [row["run_id"] for row in rows]
-        page_socket = bind_dashboard(config.dashboard)
-        server, address, health_servicer = await start_grpc(config, coordinator)
         view = CoordinatorView(coordinator, address, config.tls is not None)
         token = admin_token(config.state_dir)
         host, port = page_socket.getsockname()[:2]
@@ -97,7 +103,7 @@ async def serve(
         url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
         coordinator.start()
         on_started(Started(address, url, f"{url}/login?token={token}", run_ids))
-        await _until_stopped(coordinator, run_ids if exit_when_done else None)
+        await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)
         log.info("stopping: finishing what is being written")
         await health_servicer.enter_graceful_shutdown()
         await coordinator.shutdown()
@@ -105,9 +111,6 @@ async def serve(
         await asyncio.gather(server.stop(1.0), page_task)
         ends = [await asyncio.to_thread(store.run, run_id) for run_id in run_ids]
         return all(row is None or row["state"] not in ("FAILED", "STOPPED") for row in ends)
-    finally:
-        store.close()
-        lock.close()
 
 
 async def start_grpc(
@@ -159,6 +162,7 @@ def bind_dashboard(address: str | None) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host.strip("[]"), candidate))
+            sock.listen()
         except OSError as error:
             sock.close()
             reason = error.strerror
@@ -170,11 +174,13 @@ def bind_dashboard(address: str | None) -> socket.socket:
     )
 
 
-async def _until_stopped(coordinator: Coordinator, run_ids: Sequence[str] | None) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for sig in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(sig, stop.set)
+async def _until_stopped(
+    coordinator: Coordinator, run_ids: Sequence[str] | None, stop: asyncio.Event | None
+) -> None:
+    if stop is None:
+        stop = asyncio.Event()
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sig, stop.set)
     waiter = asyncio.create_task(stop.wait())
     while not stop.is_set():
         if run_ids is not None:

@@ -4,17 +4,19 @@ A checkpoint counts once the database names its digest; a file without a row is 
 and is deleted at start. Frozen parameters lie in x0.safetensors only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from domo.errors import StateError
 from domo.model_file import save_model, write_safetensors
-from domo.vector import Layout, Section, digest
+from domo.vector import Layout, Section, byte_view
 
 KEEP = 2
 """Checkpoints kept for each run: the newest and the one before."""
@@ -58,7 +60,7 @@ def save_checkpoint(folder: Path, state: ServerState) -> tuple[str, str]:
     """Write a state durably.
 
     Returns:
-        File name and digest of x_r, for the database.
+        File name and digest of all vectors, for the database.
     """
     tensors = {"x": state.x, "m": state.m} | {s.value: v for s, v in state.buffers.items()}
     if state.x_prev is not None:
@@ -67,7 +69,16 @@ def save_checkpoint(folder: Path, state: ServerState) -> tuple[str, str]:
         tensors["mbar"] = state.mbar
     path = _path(folder, state.round_index)
     write_safetensors(path, tensors, {"round_index": str(state.round_index)})
-    return path.name, digest(state.x)
+    return path.name, _digest(tensors)
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """xxh3-128 of all vectors, in the order of their names."""
+    whole = xxhash.xxh3_128()
+    for name in sorted(tensors):
+        whole.update(name.encode())
+        whole.update(byte_view(tensors[name]))
+    return whole.hexdigest()
 
 
 def load_checkpoint(
@@ -78,7 +89,7 @@ def load_checkpoint(
     Args:
         folder: The run's checkpoint folder.
         name: File name from the database.
-        expected: Digest of x_r from the database.
+        expected: Its digest, from the database.
         round_index: r, from the database.
         scale: Inference scale, from the database.
 
@@ -91,7 +102,7 @@ def load_checkpoint(
         x, m = tensors["x"], tensors["m"]
     except (SafetensorError, OSError, KeyError) as error:
         raise StateError(f"the committed checkpoint {path} cannot be read: {error}") from error
-    if digest(x) != expected:
+    if _digest(tensors) != expected:
         raise StateError(f"the checkpoint {path} is not the one that the database names")
     buffers = {s: tensors[s.value] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
     return ServerState(

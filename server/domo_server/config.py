@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from platformdirs import user_state_path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from domo.config_file import load_toml, validate
 from domo.errors import ConfigError
@@ -15,6 +15,7 @@ from domo.run_config import RunConfig
 from domo_proto.channel import TlsFiles, is_loopback
 
 ADDRESS = r"^(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}$"
+PREFIX = "DOMO_SERVER_"
 DEFAULT_DASHBOARD = "127.0.0.1:8080"
 
 
@@ -40,7 +41,7 @@ class ServerConfig(BaseSettings):
     """The table [server]."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="DOMO_SERVER_", env_nested_delimiter="__"
+        frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__"
     )
 
     listen: str = Field("127.0.0.1:50051", pattern=ADDRESS)
@@ -101,10 +102,17 @@ def load_config(
     """
     where = path or "the command line"
     file = validate(FederationFile, load_toml(path) if path else {}, where)
-    environment = EnvSettingsSource(ServerConfig)()
+    try:
+        environment = EnvSettingsSource(ServerConfig)()
+    except SettingsError as error:
+        raise ConfigError(f"the environment: {error}") from None
     given = {k: v for k, v in flags.items() if v is not None}
+    names = {k: f"{PREFIX}{k.upper()}" for k in environment}
+    names |= {k: f"--{k.replace('_', '-')}" for k in given}
     merged = {**file.server, **environment, **given}
-    return validate(ServerConfig, merged, where, at="server"), file.runs
+    if isinstance(file.server.get("tls"), dict) and "tls" in environment:
+        merged["tls"] = {**file.server["tls"], **environment["tls"]}
+    return validate(ServerConfig, merged, where, at="server", names=names), file.runs
 
 
 def name_runs(runs: Sequence[RunConfig]) -> list[tuple[str, RunConfig]]:
@@ -128,7 +136,9 @@ def name_runs(runs: Sequence[RunConfig]) -> list[tuple[str, RunConfig]]:
 def admin_token(state_dir: Path) -> str:
     """The admin's token; made at the first start, readable by the owner only."""
     path = state_dir / "admin-token"
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(32), encoding="ascii")
-    return path.read_text(encoding="ascii").strip()
+    path.touch(mode=0o600)
+    token = path.read_text(encoding="ascii").strip()
+    if not token:
+        token = secrets.token_urlsafe(32)
+        path.write_text(token, encoding="ascii")
+    return token

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from domo.config_file import validate
-from domo.errors import ConfigError
+from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.broadcast import Broadcast
+from domo_server.events import EventLog
+from domo_server.round_state import Phase, RoundState
 from domo_server.rounds import RunLoop
 from domo_server.run import Run
 from domo_server.sessions import Session, Sessions
@@ -19,6 +21,9 @@ from domo_server.status import ENDED
 from domo_server.store import Store, now_text
 
 log = logging.getLogger(__name__)
+
+RETRY_S = 10.0
+"""Pause before a run is tried again whose end could not even be recorded."""
 
 
 class Coordinator:
@@ -44,11 +49,12 @@ class Coordinator:
         self.long_poll_s, self.durable_updates = long_poll_s, durable_updates
         self.sessions = Sessions(report_interval_s)
         self.broadcast = Broadcast()
+        self.events = EventLog(store, self.broadcast)
         self.current: Run | None = None
         self.recent: dict[str, Run] = {}
         self.started_at = time.monotonic()
         self.stopping = False
-        self._writing = asyncio.Lock()
+        self._writing, self._joining = asyncio.Lock(), asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     # life
@@ -72,16 +78,23 @@ class Coordinator:
             rows = await asyncio.to_thread(self.store.all_runs)
             waiting = [row for row in reversed(rows) if row["state"] not in ENDED]
             if not waiting:
-                await self.broadcast.changed()
+                await self.broadcast.changed(1.0)  # a run may have come while we looked
                 continue
-            row = waiting[0]
-            run = self._make(row)
-            self.current = self.recent[run.run_id] = run
-            self.recent = dict(list(self.recent.items())[-4:])
+            try:
+                await self._execute(waiting[0])
+            except Exception:
+                log.exception("[%s] the run cannot go on", waiting[0]["run_id"])
+                await asyncio.sleep(RETRY_S)  # such as a full disk: recovery needs no restart
+            finally:
+                self.current = None
             self.broadcast.notify()
-            await RunLoop(run, self._writing).execute(row)
-            self.current = None
-            self.broadcast.notify()
+
+    async def _execute(self, row: Mapping[str, Any]) -> None:
+        run = self._make(row)
+        self.current = self.recent[run.run_id] = run
+        self.recent = dict(list(self.recent.items())[-4:])
+        self.broadcast.notify()
+        await RunLoop(run, self._writing).execute(row)
 
     async def linger(self) -> None:
         """Give connected silos a moment to hear how the last run ended."""
@@ -95,6 +108,7 @@ class Coordinator:
             self.store,
             self.sessions,
             self.broadcast,
+            self.events,
         )
 
     def folder(self, run_id: str) -> Path:
@@ -126,9 +140,9 @@ class Coordinator:
         Raises:
             ConfigError: As `submit`, or the run was started with another configuration.
         """
-        check_submission(config)
         row = await asyncio.to_thread(self.store.run_by_name, name)
         if row is None:
+            check_submission(config)
             return await self._queue(name, config)
         if row["config_digest"] != config.digest:
             old = RunConfig.model_validate(row["config"])
@@ -138,6 +152,8 @@ class Coordinator:
                 f"({', '.join(differ)}); give the changed run another name, or use another "
                 "--state-dir"
             )
+        if row["state"] in ENDED:
+            log.info("[%s] has ended already: %s", row["run_id"], row["state"].lower())
         return row
 
     async def _queue(self, name: str, config: RunConfig) -> dict[str, Any]:
@@ -162,9 +178,7 @@ class Coordinator:
             raise ConfigError(f"there is no run {run_id!r}")
         if row["state"] in ENDED:
             raise ConfigError(f"run {run_id} has ended already: {row['state'].lower()}")
-        if self.current is not None and self.current.run_id == run_id:
-            self.current.stop_text = "stopped by the admin"
-        else:
+        if self.current is None or self.current.run_id != run_id:
             await asyncio.to_thread(
                 self.store.update_run,
                 run_id,
@@ -172,6 +186,8 @@ class Coordinator:
                 detail="stopped by the admin before it started",
                 finished_at=now_text(),
             )
+        if self.current is not None and self.current.run_id == run_id:
+            self.current.stop_text = "stopped by the admin"
         self.broadcast.notify()
 
     # silos
@@ -183,35 +199,47 @@ class Coordinator:
             SiloConflictError: The name is taken.
         """
         silo_id = session_values["silo_id"]
-        row = await asyncio.to_thread(self.store.silo, silo_id)
-        known = row["instance_id"] if row and not row["readmitted"] else None
-        session = self.sessions.join(known_instance=known, **session_values)
-        values = {k: v for k, v in session_values.items() if k != "silo_id"}
-        await asyncio.to_thread(self.store.save_silo, silo_id, readmitted=False, **values)
-        self.say("joined", f"{silo_id} joined", silo_id)
+        async with self._joining:  # of two that take a new name at once, one gets it
+            row = await asyncio.to_thread(self.store.silo, silo_id)
+            known = row["instance_id"] if row and not row["readmitted"] else None
+            session = self.sessions.join(known_instance=known, **session_values)
+            values = {k: v for k, v in session_values.items() if k != "silo_id"}
+            await asyncio.to_thread(self.store.save_silo, silo_id, readmitted=False, **values)
+        self.events.say("joined", f"{silo_id} joined", silo_id=silo_id)
         return session
 
     async def decline(self, session: Session, run_id: str, reason: str) -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
         session.declined.add(run_id)
         session.error = reason
-        run = self.find(run_id)
         text = f"{session.silo_id} declined {run_id}: {reason}"
-        self.say("declined", text, session.silo_id, run.run_id if run else None)
+        known = run_id if run_id in self.recent else None
+        self.events.say("declined", text, known, session.silo_id)
 
     def find(self, run_id: str) -> Run | None:
         """The current run, or one that ended lately, by id."""
         return self.recent.get(run_id)
 
-    def say(
-        self, kind: str, text: str, silo_id: str | None = None, run_id: str | None = None
-    ) -> None:
-        """Log and record an event."""
-        log.info("%s", text)
-        task = asyncio.ensure_future(
-            asyncio.to_thread(self.store.add_event, kind, text, run_id, silo_id)
-        )
-        task.add_done_callback(lambda t: None if t.cancelled() else self.broadcast.notify())
+    async def locate(self, run_id: str) -> Run:
+        """The run that a silo speaks of: ready for it, or ended, before a restart too.
+
+        Raises:
+            ProtocolError: There never was one.
+            CoordinatorUnavailableError: It is in the queue or being loaded; ask again.
+        """
+        run = self.find(run_id)
+        if run is None:
+            row = await asyncio.to_thread(self.store.run, run_id)
+            if row is None:
+                raise ProtocolError(f"there is no run {run_id!r} here")
+            run = self.find(run_id)
+            if run is None and row["state"] in ENDED:
+                run = self._make(row)
+                run.state = RoundState(Phase(row["state"]), row["rounds_done"])
+                run.detail = row["detail"]
+        if run is None or not (run.ready or run.state.ended):
+            raise CoordinatorUnavailableError(f"the coordinator has not loaded run {run_id} yet")
+        return run
 
 
 def check_submission(config: RunConfig) -> None:

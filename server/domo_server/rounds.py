@@ -107,6 +107,10 @@ class RunLoop:
         run.layout = layout
         await asyncio.to_thread(run.store.update_run, run.run_id, num_params=layout.num_params)
         await self._restore(row)
+        for old in (run.folder / "spool").glob("*"):
+            if old != run.spool:
+                await asyncio.to_thread(rmtree, old, True)
+        run.ready = True
         run.broadcast.notify()
 
     def _make_x0(self, path: Path) -> None:
@@ -190,7 +194,7 @@ class RunLoop:
                 record = (await asyncio.to_thread(run.store.rounds_of, run.run_id))[-1]
             run.detail = f"summing {len(record['participants'])} updates"
             following = await asyncio.to_thread(self._sum, record)
-            name, x_digest = await asyncio.to_thread(
+            name, checkpoint_digest = await asyncio.to_thread(
                 save_checkpoint, run.folder / "checkpoints", following
             )
             last = r + 1 >= config.num_rounds
@@ -204,7 +208,7 @@ class RunLoop:
                     "rounds_done": r + 1,
                     "attempt": 0,
                     "checkpoint": name,
-                    "checkpoint_digest": x_digest,
+                    "checkpoint_digest": checkpoint_digest,
                     "inference_scale": following.inference_scale,
                     "detail": "",
                 },

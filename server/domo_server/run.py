@@ -5,7 +5,6 @@ rules are elsewhere: `round_state` says when a round closes, `domo.algorithm` ho
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +17,11 @@ from domo.vector import Layout, Section, byte_view, digest
 from domo_proto.codec import VectorId
 from domo_server.broadcast import Broadcast
 from domo_server.checkpoint import ServerState
+from domo_server.events import EventLog
 from domo_server.round_state import Phase, Policy, RoundState, Signal, advance, has_quorum
 from domo_server.sessions import Session, Sessions
 from domo_server.spool import Part, Upload, held_bytes, update_path
 from domo_server.store import Store, now_text
-
-log = logging.getLogger(__name__)
 
 DOWN_SECTIONS = {
     Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
@@ -76,6 +74,7 @@ class Run:
         store: Store,
         sessions: Sessions,
         broadcast: Broadcast,
+        events: EventLog,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.run_id, self.config, self.folder = run_id, config, folder
@@ -88,7 +87,9 @@ class Run:
             config.grace_s,
         )
         self.store, self.sessions, self.broadcast, self.clock = store, sessions, broadcast, clock
+        self.events = events
         self.state = RoundState()
+        self.ready = False
         self.detail = ""
         self.layout: Layout | None = None
         self.frozen_wire: WireVector | None = None
@@ -111,7 +112,7 @@ class Run:
 
     def offers_to(self, session: Session) -> bool:
         """Whether this silo should be asked to take part."""
-        if self.layout is None or self.state.ended or self.run_id in session.declined:
+        if not self.ready or self.state.ended or self.run_id in session.declined:
             return False
         if session.role == "evaluator" or session.silo_id in self.enrolments:
             return True
@@ -175,6 +176,13 @@ class Run:
             self.detail = f"waiting for {short} more of {expected} silos to enrol"
             return None
         return sort_roster(trainers[:expected])
+
+    def note_tested(self, silo_id: str, evaluated_index: int) -> None:
+        """A silo says that it is through with testing a model, with or without numbers."""
+        reported = self.reported.setdefault(evaluated_index, set())
+        if evaluated_index == self.state.round_index and silo_id not in reported:
+            reported.add(silo_id)
+            self.broadcast.notify()
 
     def turn_for(self, silo_id: str, evaluated_index: int) -> Turn | None:
         """What the silo is to do now; None: nothing yet."""
@@ -379,8 +387,4 @@ class Run:
 
     def say(self, kind: str, text: str, silo_id: str | None = None) -> None:
         """Log and record an event of this run."""
-        log.info("[%s] %s", self.run_id, text)
-        task = asyncio.ensure_future(
-            asyncio.to_thread(self.store.add_event, kind, text, self.run_id, silo_id)
-        )
-        task.add_done_callback(lambda t: self.broadcast.notify() if not t.cancelled() else None)
+        self.events.say(kind, text, self.run_id, silo_id)

@@ -8,7 +8,6 @@ import asyncio
 import functools
 import logging
 import math
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -17,8 +16,15 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 import domo
-from domo.errors import AccessError, DomoError, LayoutMismatchError, ProtocolError, VersionError
-from domo_proto import PROTOCOL_VERSION
+from domo.errors import (
+    AccessError,
+    CoordinatorUnavailableError,
+    DomoError,
+    LayoutMismatchError,
+    ProtocolError,
+    VersionError,
+)
+from domo_proto import PROTOCOL_VERSION, SILO_ID
 from domo_proto.codec import FRAME_BYTES, decode_frame, encode
 from domo_proto.errors import ERROR_KEY, status_of
 from domo_proto.v1 import federation_pb2 as pb
@@ -31,9 +37,9 @@ from domo_server.status import SiloPhase
 log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
+T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
-SILO_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 MAX_METRICS = 64
 CAPABILITIES = ("resume-upload", "evaluator")
 ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
@@ -100,12 +106,6 @@ class FederationServicer(pb_grpc.FederationServicer):
                 f"{silo_id}; the silo's name must be in it (subject alternative name)"
             )
 
-    def _run(self, run_id: str) -> Run:
-        run = self._coordinator.find(run_id)
-        if run is None:
-            raise ProtocolError(f"there is no run {run_id!r} here now")
-        return run
-
     # control
 
     @_answers
@@ -117,7 +117,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 f"{request.software_version}), the coordinator {PROTOCOL_VERSION} (domo "
                 f"{domo.__version__}); install the same version at both ends"
             )
-        if not SILO_ID.match(request.silo_id):
+        if not SILO_ID.fullmatch(request.silo_id):
             raise ProtocolError(
                 f"{request.silo_id!r} is no silo name: letters, digits, '.', '_', '-', at most 64"
             )
@@ -174,7 +174,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Enroll(self, request: pb.EnrollRequest, context: Context) -> pb.EnrollResponse:
         """Take a silo into a run."""
         session = self._session(request.session, context)
-        run = self._run(request.run_id)
+        run = await self._coordinator.locate(request.run_id)
         if request.config_digest != run.config.digest:
             raise ProtocolError(f"the silo saw another configuration of {run.run_id}")
         try:
@@ -199,7 +199,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     ) -> pb.UploadStatusResponse:
         """Say how much of an upload is here."""
         session = self._session(request.session, context)
-        run = self._run(request.run_id)
+        run = await self._coordinator.locate(request.run_id)
         state, offset = run.upload_state(session.silo_id, request.round_index, request.digest.hex())
         return pb.UploadStatusResponse(state=UPLOADS[state], offset=offset)
 
@@ -209,7 +209,9 @@ class FederationServicer(pb_grpc.FederationServicer):
     ) -> pb.ReportEvaluationResponse:
         """Take a silo's sums."""
         session = self._session(request.session, context)
-        run = self._run(request.run_id)
+        run = await self._coordinator.locate(request.run_id)
+        if run.state.ended:
+            return pb.ReportEvaluationResponse()
         sums = {name: (s.total, s.num) for name, s in request.metrics.items()}
         if len(sums) > MAX_METRICS or any(len(name) > 64 for name in sums):
             raise ProtocolError(f"at most {MAX_METRICS} metrics with names up to 64 characters")
@@ -256,7 +258,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         session = self._session(request.session, context)
         self._coordinator.sessions.leave(session)
         reason = f": {request.reason[:500]}" if request.reason else ""
-        self._coordinator.say("left", f"{session.silo_id} left{reason}", session.silo_id)
+        text = f"{session.silo_id} left{reason}"
+        self._coordinator.events.say("left", text, silo_id=session.silo_id)
         return pb.LeaveResponse()
 
     # data
@@ -266,7 +269,9 @@ class FederationServicer(pb_grpc.FederationServicer):
         try:
             request = _parse(pb.FetchRequest, message)
             session = self._session(request.session, context)
-            run = self._run(request.run_id)
+            run = await self._coordinator.locate(request.run_id)
+            if request.evaluated_index >= 0:
+                run.note_tested(session.silo_id, request.evaluated_index)
 
             def look() -> Turn | None:
                 if self._coordinator.stopping:
@@ -281,6 +286,8 @@ class FederationServicer(pb_grpc.FederationServicer):
             session.phase = "waiting" if session.phase != "failed" else "failed"
             yield pb.RoundHeader(action=pb.ASK_AGAIN, run_id=run.run_id).SerializeToString()
             return
+        if turn.action == "train":
+            run.failed.pop(session.silo_id, None)  # it tries again
         have = set(request.have)
         header = pb.RoundHeader(
             action=ACTIONS[turn.action],
@@ -316,7 +323,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         """Take an update: header, then frames into the spool, then the checks over the whole."""
         header = _parse(pb.UpdateHeader, await anext(messages, b""))
         session = self._session(header.session, context)
-        run = self._run(header.run_id)
+        run = await self._coordinator.locate(header.run_id)
         silo_id, r, digest = session.silo_id, header.round_index, header.digest.hex()
         async with run.lock_of(silo_id):
             state, _ = run.upload_state(silo_id, r, digest)
@@ -346,25 +353,24 @@ class FederationServicer(pb_grpc.FederationServicer):
         if len(metrics) > MAX_METRICS:
             raise ProtocolError(f"at most {MAX_METRICS} metrics")
         parts = [(int(v.id), v.num_bytes) for v in header.vectors]
-        upload = await asyncio.to_thread(
-            run.begin_upload,
-            session.silo_id,
-            parts,
-            header.digest.hex(),
-            header.offset,
-            header.num_steps,
+        upload = run.begin_upload(
+            session.silo_id, parts, header.digest.hex(), header.offset, header.num_steps
         )
         session.phase = "uploading"
         try:
+            await _on_thread(upload.resume)
             async for message in messages:
                 session.last_seen = max(session.last_seen, run.clock())
-                await asyncio.to_thread(_write, upload, message)
-            durable = self._coordinator.durable_updates
-            norm = await asyncio.to_thread(upload.finish, durable)
+                await _on_thread(_write, upload, message)
+            norm = await _on_thread(upload.finish, self._coordinator.durable_updates)
         except DomoError as error:
             if not error.retryable:
                 upload.discard()
             raise
+        except OSError as error:  # a full disk, or the round has closed and its folder is gone
+            raise CoordinatorUnavailableError(
+                f"the coordinator cannot keep the update: {error.strerror}"
+            ) from error
         finally:
             upload.close()
         taken = await run.accept(
@@ -372,6 +378,16 @@ class FederationServicer(pb_grpc.FederationServicer):
         )
         state = pb.ACCEPTED if taken else pb.STALE
         return pb.SubmitResponse(state=state).SerializeToString()
+
+
+async def _on_thread(work: Callable[..., T], *args: Any) -> T:
+    """Work on an upload's file; a call that is cancelled meanwhile waits until it is done."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _write(upload: Any, message: bytes) -> None:

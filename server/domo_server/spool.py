@@ -46,9 +46,9 @@ def update_path(folder: Path, silo_id: str, upload_digest: str) -> Path:
 
 
 def held_bytes(folder: Path, silo_id: str, upload_digest: str) -> int:
-    """Bytes of an unfinished upload that are already here."""
+    """Bytes of an unfinished upload that are already here: whole float32 values."""
     path = part_path(folder, silo_id, upload_digest)
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size // 4 * 4 if path.exists() else 0
 
 
 class Upload:
@@ -82,11 +82,15 @@ class Upload:
         self._square = 0.0
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._fd, offset)
-        self.position = 0
-        while self.position < offset:
-            at = self._part_at(self.position)
-            size = min(FRAME_BYTES, offset - self.position, at[1] + at[0].num_bytes - self.position)
-            self._absorb(at[0], os.pread(self._fd, size, self.position))
+        self.position, self._offset = 0, offset
+
+    def resume(self) -> None:
+        """Read back what is here already, for the checks over the whole."""
+        while self.position < self._offset:
+            part, start = self._part_at(self.position)
+            end = min(self._offset, start + part.num_bytes)
+            size = min(FRAME_BYTES, end - self.position)
+            self._absorb(part, os.pread(self._fd, size, self.position))
 
     @property
     def num_bytes(self) -> int:

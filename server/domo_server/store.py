@@ -125,8 +125,10 @@ class Store:
     # rounds
 
     def accept_update(self, **values: Any) -> None:
-        """Record that a spooled update counts."""
+        """Record that a spooled update counts; replaces one whose file was lost."""
+        keys = ("run_id", "round_index", "silo_id")
         with self._engine.begin() as c:
+            c.execute(delete(updates).where(*(updates.c[k] == values[k] for k in keys)))
             c.execute(insert(updates).values(accepted_at=now_text(), **values))
 
     def updates_of(self, run_id: str, round_index: int) -> list[dict[str, Any]]:
