@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from domo import algorithm
-from domo.algorithm import LocalSGD, average, inference_scale, reference_steps, server_round
+from domo.algorithm import LocalSGD, inference_scale, reference_steps, server_round
+from domo.fold import ReadBlock, average
 from domo.methods import Kernel
 
 Gradient = Callable[[int, int, int, Tensor], Tensor]
@@ -38,7 +39,7 @@ def pieces(vector: Tensor) -> list[Tensor]:
     return list(torch.split(vector, [1, n - 1] if n > 1 else [n]))
 
 
-def reader(vector: Tensor) -> algorithm.ReadBlock:
+def reader(vector: Tensor) -> ReadBlock:
     return lambda lo, hi: vector[lo:hi]
 
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 on flat vectors: the local round, the fold, the server round.
+"""Algorithm 1 on flat vectors: the local round and the server round.
 
 Read it beside the paper. One vector holds every trainable parameter; m is in gradient units.
 All ten rows of `domo.methods` run through these functions; a `Kernel` says which terms are on.
@@ -17,20 +17,15 @@ result does not depend on where an entry lies in a block.
 Source: Xu and Huang, AAAI-22, Algorithm 1; docs/algorithm.md maps each line.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from domo.errors import DivergenceError
+from domo.fold import ReadBlock, blocks, fold
 from domo.methods import Kernel
-
-BLOCK = 1 << 18
-"""Entries that the server works on at a time: 1 MiB of float32."""
-
-ReadBlock = Callable[[int, int], Tensor]
-"""Entries lo..hi of one participant's vector."""
 
 
 def infer_momentum(x_prev: Tensor, x: Tensor, scale: float) -> Tensor:
@@ -79,11 +74,9 @@ class LocalSGD(torch.optim.SGD):
             self.params, lr=self.h, momentum=kernel.mu_l, weight_decay=kernel.wd, fused=True
         )
         self._step_supports_amp_scaling = False  # gradients are unscaled before our shift
-        self.m = (
-            (mbar_r.clone() if mbar_r is not None else torch.zeros_like(x))
-            if (kernel.mu_l)
-            else None
-        )
+        self.m: Tensor | None = None
+        if kernel.mu_l:
+            self.m = torch.zeros_like(x) if mbar_r is None else mbar_r.clone()
         self.shift: list[Tensor] | None = None
         if kernel.fusion == "intra" and m_r is not None:
             if self.m is not None:
@@ -131,34 +124,6 @@ class LocalSGD(torch.optim.SGD):
             if m is not None:
                 m.sub_(self.m_r * k.beta)
         return d.div_(self.h * self.num_steps), m if k.average else None
-
-
-def blocks(n: int) -> Iterator[tuple[int, int]]:
-    """(lo, hi) of consecutive blocks that cover n entries."""
-    return ((lo, min(lo + BLOCK, n)) for lo in range(0, n, BLOCK))
-
-
-def fold(readers: Sequence[ReadBlock], omegas: Sequence[float], lo: int, hi: int) -> Tensor:
-    """Weighted mean of one block over the participants, summed in the order given.
-
-    Args:
-        readers: One for each participant, in roster order.
-        omegas: Raw weights, > 0; divided by their sum once, at the end.
-    """
-    total: Tensor | None = None
-    for read, omega in zip(readers, omegas, strict=True):
-        part = read(lo, hi)
-        part = part * omega if omega != 1 else part
-        total = part.clone() if total is None else total.add_(part)
-    if total is None:
-        raise ValueError("nobody to average over")
-    return total.div_(sum(omegas))
-
-
-def average(readers: Sequence[ReadBlock], omegas: Sequence[float], n: int) -> Tensor:
-    """Weighted mean of whole vectors of n entries: mbar_{r+1}, or float buffers."""
-    parts = [fold(readers, omegas, lo, hi) for lo, hi in blocks(n)]
-    return torch.cat(parts) if parts else torch.empty(0)
 
 
 def reference_steps(omegas: Sequence[float], steps: Sequence[int]) -> float:

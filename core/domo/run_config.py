@@ -5,6 +5,7 @@ part of it too, so a run can be understood from this object alone.
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -156,7 +157,7 @@ class RunConfig(BaseModel):
     @property
     def digest(self) -> str:
         """Hex digest of every field."""
-        text = self.model_dump_json()
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property

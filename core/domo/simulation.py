@@ -13,9 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from domo.algorithm import ReadBlock, average, inference_scale, reference_steps, server_round
+from domo.algorithm import inference_scale, reference_steps, server_round
 from domo.batches import BatchLoader, configure_torch
 from domo.errors import ConfigError, DivergenceError
+from domo.fold import ReadBlock, average
 from domo.model_file import build_initial, build_model, load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks.base import Sum, Task

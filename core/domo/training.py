@@ -267,7 +267,12 @@ class LocalRound:
         if self._result is not None:
             return self._result
         done = self._opt.num_done if self._opt and self._begun else 0
-        if done != self.num_steps or self._opt is None:
+        if done > self.num_steps:
+            raise RoundError(
+                f"round {self.round_index + 1} wants {self.num_steps} local steps and {done} were "
+                "made; nothing was sent"
+            )
+        if done < self.num_steps or self._opt is None:
             raise IncompleteRoundError(
                 f"round {self.round_index + 1} was left after {done} of {self.num_steps} local "
                 "steps; nothing was sent",

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domo.algorithm import average, inference_scale, reference_steps, server_round
+from domo.algorithm import inference_scale, reference_steps, server_round
 from domo.errors import DomoError, RoundTimeoutError
+from domo.fold import average
 from domo.model_file import build_initial, load_model, save_model
 from domo.tasks import load_task
 from domo.vector import Layout, Section, byte_view, digest

@@ -15,8 +15,8 @@ import torch
 import xxhash
 from torch import Tensor
 
-from domo.algorithm import ReadBlock
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
+from domo.fold import ReadBlock
 from domo_proto.codec import FRAME_BYTES, Frame
 
 

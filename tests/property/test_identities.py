@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from domo import algorithm
+from domo import algorithm, fold
 from domo.algorithm import LocalSGD
 from domo.methods import Hyperparameters, Kernel, make_kernel
 from domo.vector import FlatModel, Layout, Section
@@ -302,11 +302,11 @@ def test_results_do_not_depend_on_the_block_size(
 
     def both() -> list[Tensor]:
         x1, m1 = algorithm.server_round(kernel, x, m, reads, weights, steps, 0.013)
-        return [x1, m1, algorithm.average(reads, weights, n)]
+        return [x1, m1, fold.average(reads, weights, n)]
 
     whole = both()
-    monkeypatch.setattr(algorithm, "BLOCK", block)
-    assert len(list(algorithm.blocks(n))) == -(-n // block)
+    monkeypatch.setattr(fold, "BLOCK", block)
+    assert len(list(fold.blocks(n))) == -(-n // block)
     assert all(torch.equal(a, b) for a, b in zip(both(), whole, strict=True))
 
 
@@ -314,7 +314,7 @@ def test_the_fold_depends_on_the_order_of_silos() -> None:
     """So the roster order is part of what is promised."""
     vectors = [torch.randn(1000) for _ in range(5)]
     there, back = (
-        algorithm.average([replay.reader(v) for v in order], [1.0] * 5, 1000)
+        fold.average([replay.reader(v) for v in order], [1.0] * 5, 1000)
         for order in (vectors, vectors[::-1])
     )
     assert not torch.equal(there, back)

@@ -21,7 +21,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from domo import algorithm
+from domo import algorithm, fold
 from domo.algorithm import LocalSGD
 from domo.errors import DivergenceError
 from domo.methods import METHODS, Hyperparameters, Kernel, make_kernel
@@ -236,31 +236,31 @@ def test_finish_leaves_the_weights_where_training_ended() -> None:
 
 def test_fold_is_a_weighted_mean() -> None:
     reads = [replay.reader(v) for v in (A, B)]
-    assert algorithm.fold(reads, [1.0, 3.0], 0, 3).tolist() == [1.0, -6.0, 8.0]
-    assert algorithm.fold(reads, [1.0, 3.0], 1, 2).tolist() == [-6.0]
+    assert fold.fold(reads, [1.0, 3.0], 0, 3).tolist() == [1.0, -6.0, 8.0]
+    assert fold.fold(reads, [1.0, 3.0], 1, 2).tolist() == [-6.0]
     assert A.tolist() == [4.0, 0.0, 8.0]
 
 
 def test_fold_needs_somebody_and_one_weight_each() -> None:
     with pytest.raises(ValueError, match="nobody to average over"):
-        algorithm.fold([], [], 0, 1)
+        fold.fold([], [], 0, 1)
     with pytest.raises(ValueError, match="zip"):
-        algorithm.fold([replay.reader(A)], [1.0, 1.0], 0, 3)
+        fold.fold([replay.reader(A)], [1.0, 1.0], 0, 3)
 
 
 def test_average_of_an_empty_section() -> None:
-    assert algorithm.average([replay.reader(torch.empty(0))], [1.0], 0).numel() == 0
+    assert fold.average([replay.reader(torch.empty(0))], [1.0], 0).numel() == 0
 
 
 def test_blocks_cover_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "BLOCK", 4)
-    assert list(algorithm.blocks(9)) == [(0, 4), (4, 8), (8, 9)]
-    assert list(algorithm.blocks(8)) == [(0, 4), (4, 8)]
-    assert list(algorithm.blocks(0)) == []
+    monkeypatch.setattr(fold, "BLOCK", 4)
+    assert list(fold.blocks(9)) == [(0, 4), (4, 8), (8, 9)]
+    assert list(fold.blocks(8)) == [(0, 4), (4, 8)]
+    assert list(fold.blocks(0)) == []
 
 
 def test_a_diverged_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "BLOCK", 2)
+    monkeypatch.setattr(fold, "BLOCK", 2)
     kernel: Kernel = make_kernel("FedAvg", HALF)
     bad = torch.tensor([float("nan"), 0.0, float("inf")])
     with pytest.raises(DivergenceError, match="would have 2 non-finite entries") as caught:

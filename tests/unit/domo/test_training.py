@@ -320,7 +320,7 @@ def test_a_step_too_many() -> None:
         loss_of(rnd, batch).backward()
         opt.step()
     opt.step()
-    with pytest.raises(IncompleteRoundError, match="5 of 4"):
+    with pytest.raises(RoundError, match="wants 4 local steps and 5 were made"):
         rnd.finish()
 
 
