@@ -1,5 +1,6 @@
 """The examples do what their pages say, and the pages show the examples as they are."""
 
+import ast
 import re
 import textwrap
 from pathlib import Path
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 
 from domo.config_file import validate
 from domo.demo_silos import shard_silos
+from domo.methods import PAPER_METHODS
 from domo.model_file import build_initial, save_model
 from domo.partition import write_silo_folders
 from domo.run_config import RunConfig
@@ -89,3 +91,30 @@ def test_agents_and_an_own_loop_train_together_and_end_with_the_simulated_bytes(
     expected = result.layout.state_dict(result.vectors)
     assert model.keys() == expected.keys()
     assert all(torch.equal(model[name], expected[name]) for name in expected)
+
+
+def test_every_error_text_of_the_operations_page_is_in_the_code() -> None:
+    known = "\n".join(
+        node.value
+        for path in ROOT.glob("*/domo*/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    page = (ROOT / "docs" / "operations.md").read_text().partition("\n## Error texts\n")[2]
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    texts = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
+    assert len(texts) > 80
+    pieces = {p.strip(" ().;:,'=") for text in texts for p in re.split(r"\.\.\.+", text)}
+    assert not [piece for piece in sorted(pieces) if piece not in known]
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_comparison() -> None:
+    def means(page: str) -> dict[str, tuple[str, str]]:
+        rows = [re.sub(r"[*\s]", "", line).split("|") for line in page.splitlines()]
+        rows = [row for row in rows if len(row) > 6 and row[1] in PAPER_METHODS]
+        numbers = {row[1]: [c for c in row if re.fullmatch(r"\d+\.\d+", c)] for row in rows}
+        return {method: (found[0], found[1]) for method, found in numbers.items()}
+
+    readme = means((ROOT / "README.md").read_text())
+    assert set(readme) == set(PAPER_METHODS)
+    assert readme == means((ROOT / "docs" / "quick-comparison.md").read_text())
