@@ -137,7 +137,7 @@ def readmit(
     from domo_server.config import load_config
     from domo_server.store import Store, open_database
 
-    settings, _ = load_config(config, {"state_dir": state_dir})
+    settings, _ = load_config(config, {"state_dir": state_dir, "insecure": True})  # no listening
     if settings.database is None and not (settings.state_dir / "coordinator.db").exists():
         raise ConfigError(f"there is no coordinator's database in {settings.state_dir}")
     store = Store(open_database(settings.database_url))
