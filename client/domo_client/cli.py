@@ -150,7 +150,9 @@ def main_command(
     except KeyboardInterrupt:
         say(f"{silo_id}: stopped")
         return
-    raise typer.Exit(0 if outcome is not None and outcome.state == "FINISHED" else 1)
+    if outcome is None:
+        raise typer.Exit(2)  # declined: what this silo was given does not fit the run
+    raise typer.Exit(0 if outcome.state == "FINISHED" else 1)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -59,6 +59,26 @@ _BY_CODE: dict[grpc.StatusCode, type[DomoError]] = {
 } | {_Status.CANCELLED: errors.CoordinatorUnavailableError}
 
 
+CAUSES = {
+    ("DNS resolution failed",): "the name cannot be resolved",
+    ("errors resolving",): "the name cannot be resolved",
+    ("CERTIFICATE_VERIFY_FAILED",): "its certificate is not signed by a CA that is trusted here; "
+    "--tls-ca names the CA's file",
+    ("Hostname Verification",): "its certificate is for another name than the one given here",
+    ("WRONG_VERSION_NUMBER",): "it does not speak TLS",
+    ("failed to connect", "Socket closed"): "it hung up at once: it may want TLS (--tls-ca), or a "
+    "certificate of its own CA (--tls-cert, --tls-key)",
+}
+"""What grpc says of a failed connection (all of the words), in words for an operator."""
+
+
+def _cause(text: str) -> str:
+    for words, cause in CAUSES.items():
+        if all(word in text for word in words):
+            return cause
+    return text.rsplit(": ", 1)[-1].removesuffix(".").lower()
+
+
 def status_of(error: DomoError) -> grpc.StatusCode:
     """The status code of an error, by its nearest class in the table."""
     for cls in type(error).__mro__:
@@ -82,8 +102,7 @@ def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
             return _BY_NAME[value](text)
     cls = _BY_CODE.get(code, TransportError)
     if cls is errors.CoordinatorUnavailableError:
-        cause = text.rsplit(": ", 1)[-1].removesuffix(".").lower()
-        text = f"no coordinator answers at {address} ({cause})"
+        text = f"no coordinator answers at {address} ({_cause(text)})"
     elif cls is errors.VersionError:
         text = f"{address} speaks another protocol, or is no domo coordinator ({text})"
     return cls(text or str(code))

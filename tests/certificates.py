@@ -1,0 +1,78 @@
+"""Throw-away certificates: a CA, and certificates that it signs."""
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """PEM files of a certificate and its key."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """A CA with its files in a folder."""
+
+    def __init__(self, folder: Path, name: str):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        cert = (
+            self._builder(self._name, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.cert = folder / f"{name}.pem"
+        self.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + DAY)
+        )
+
+    def sign(self, common_name: str, *names: str) -> Pair:
+        """A certificate with subject alternative names: DNS names and IP addresses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        alternatives: list[x509.GeneralName] = []
+        for name in names:
+            try:
+                alternatives.append(x509.IPAddress(ipaddress.ip_address(name)))
+            except ValueError:
+                alternatives.append(x509.DNSName(name))
+        builder = self._builder(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]), key
+        )
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), False)
+        cert = builder.sign(self._key, hashes.SHA256())
+        pair = Pair(self._folder / f"{common_name}.pem", self._folder / f"{common_name}.key")
+        pair.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return pair
