@@ -11,8 +11,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from domo.config_file import validate
+from domo.model_file import save_model
 from domo.run_config import RunConfig
+from domo.vector import FlatModel
 from domo_server.app import Started, serve
 from domo_server.config import ServerConfig
 
@@ -116,3 +120,21 @@ def coordinator(folder: Path, *runs: Mapping[str, Any], **server: Any) -> Iterat
         yield it
     finally:
         it.close()
+
+
+def own_run(folder: Path, module: nn.Module, **settings: Any) -> dict[str, Any]:
+    """A run of a loop of one's own on a module, with its x_0; one silo and one step by default."""
+    flat = FlatModel(module)
+    save_model(folder / "x0.safetensors", flat.layout, flat.read_all())
+    values = {
+        "task": "own:Loop",
+        "method": "DOMO",
+        "num_rounds": 2,
+        "num_silos": 1,
+        "local_steps": 1,
+        "batch_size": 2,
+        "initial_model": str(folder / "x0.safetensors"),
+    }
+    if "local_steps_list" in settings or "local_epochs" in settings:
+        del values["local_steps"]
+    return {**values, **settings}

@@ -11,10 +11,8 @@ import torch
 from torch import nn
 
 import domo_client
-from domo.model_file import save_model
 from domo.tasks.base import ArrayDataset
-from domo.vector import FlatModel
-from tests.coordinator import coordinator
+from tests.coordinator import coordinator, own_run
 from tests.proxy import Count, proxy
 
 NUM_SILOS = 2
@@ -30,18 +28,14 @@ class Figures(NamedTuple):
 def measure(folder: Path, method: str, shape: tuple[int, int], num_rounds: int) -> list[Figures]:
     """Run a federation of `NUM_SILOS` loops, each behind a proxy of its own."""
     folder.mkdir()
-    flat = FlatModel(nn.Linear(*shape, bias=False))
-    save_model(folder / "x0.safetensors", flat.layout, flat.read_all())
-    run = {
-        "task": "own:Loop",
-        "method": method,
-        "num_rounds": num_rounds,
-        "num_silos": NUM_SILOS,
-        "local_steps": 1,
-        "local_lr": 1e-3,
-        "batch_size": 1,
-        "initial_model": str(folder / "x0.safetensors"),
-    }
+    run = own_run(
+        *(folder, nn.Linear(*shape, bias=False)),
+        method=method,
+        num_rounds=num_rounds,
+        num_silos=NUM_SILOS,
+        local_lr=1e-3,
+        batch_size=1,
+    )
     figures: dict[int, Figures] = {}
 
     def loop(number: int, address: str) -> None:
