@@ -144,9 +144,9 @@ class Coordinator:
         if row is None:
             check_submission(config)
             return await self._queue(name, config)
-        if row["config_digest"] != config.digest:
-            old = RunConfig.model_validate(row["config"])
-            differ = [f for f in RunConfig.model_fields if getattr(old, f) != getattr(config, f)]
+        old = RunConfig.model_validate(row["config"])  # not by digest: versions may differ in it
+        differ = [f for f in RunConfig.model_fields if getattr(old, f) != getattr(config, f)]
+        if differ:
             raise ConfigError(
                 f"the run {name!r} in {self.state_dir} was started with other settings "
                 f"({', '.join(differ)}); give the changed run another name, or use another "
