@@ -82,6 +82,7 @@ class Federation:
         self.silos: dict[str, Process] = {}
         self.address = ""
         self.url = ""
+        self._starts = 0
 
     def start_server(
         self, runs: str = "", *flags: str, server: str = "", listen: str = "127.0.0.1:0"
@@ -93,7 +94,7 @@ class Federation:
             f'state_dir = "{self.state_dir}"\n{server}\n{runs}'
         )
         command = ["domo-server", "--config", str(config), *flags]
-        self.server = Process(command, self.folder / "server.log", self.folder)
+        self.server = Process(command, self._log("server"), self.folder)
         self.address = self.server.wait_for(r"silos at (\S+:\d+)").group(1)
         self.url = self.server.wait_for(r"dashboard +(http://\S+)").group(1)
         return self.server
@@ -110,8 +111,13 @@ class Federation:
             str(self.folder / f"state-{name}"),
             *flags,
         ]
-        self.silos[name] = Process(command, self.folder / f"{name}.log", self.folder)
+        self.silos[name] = Process(command, self._log(name), self.folder)
         return self.silos[name]
+
+    def _log(self, name: str) -> Path:
+        """A log of its own for each start."""
+        self._starts += 1
+        return self.folder / f"{name}-{self._starts}.log"
 
     def finish(self, timeout_s: float = 120.0) -> None:
         """Wait for a server started with --exit-when-done, then stop the silos."""

@@ -66,6 +66,7 @@ CAUSES = {
     "--tls-ca names the CA's file",
     ("Hostname Verification",): "its certificate is for another name than the one given here",
     ("WRONG_VERSION_NUMBER",): "it does not speak TLS",
+    ("handshake failed",): "the TLS handshake failed; --tls-ca must name the CA of its certificate",
     ("failed to connect", "Socket closed"): "it hung up at once: it may want TLS (--tls-ca), or a "
     "certificate of its own CA (--tls-cert, --tls-key)",
 }
