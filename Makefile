@@ -28,7 +28,8 @@ check: setup  ## Format, lint, types, layers, generated code, spelling
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/protos.sh --check
-	@$(BIN)/codespell core proto server client deploy docs experiments benchmarks tests scripts *.md
+	@$(BIN)/codespell core proto server client deploy docs examples experiments benchmarks \
+	  tests scripts *.md
 
 format: setup  ## Format the code and mend what ruff can
 	@$(BIN)/ruff format .

@@ -22,13 +22,17 @@ from rich.live import Live
 from rich.table import Table
 
 from domo.console import console, err_console, say
+from domo.errors import StateError
+from domo.state_dir import lock_folder
 
 NUM_SILOS = 4
 ROUNDS = 15
 METHODS = ("FedAvg", "DOMO")
-FOLDER = Path("runs/demo")
 PATIENCE_S = 180.0
+RUNS = Path("runs")
 BIN = Path(sys.executable).parent
+
+FOLDER = RUNS / "demo"
 
 RUN = """
 [[runs]]
@@ -52,6 +56,20 @@ def free_port(first: int) -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise SystemExit(f"no free port from {first} on")
+
+
+def own_folder() -> Path:
+    """runs/demo, emptied; or runs/demo-2, ... while another demo is running there."""
+    for number in range(1, 100):
+        folder = RUNS / ("demo" if number == 1 else f"demo-{number}")
+        try:
+            lock_folder(folder / "coordinator", "domo-server").close()
+        except StateError:
+            continue
+        shutil.rmtree(folder)
+        folder.mkdir()
+        return folder
+    raise SystemExit("too many demos are running")
 
 
 def start(name: str, *command: str) -> subprocess.Popen[bytes]:
@@ -90,7 +108,7 @@ def accuracies(url: str, run_id: str) -> dict[int, float]:
 
 def show(curves: dict[str, dict[int, float]], running: str) -> Table:
     """The curves side by side."""
-    table = Table("after round", *METHODS, title="test accuracy over all four silos", box=None)
+    table = Table("after round", *METHODS, title="test accuracy", box=None)
     last = max((max(c, default=0) for c in curves.values()), default=0)
     for r in range(last + 1):
         cells = [f"{100 * curves[m][r]:.1f} %" if r in curves[m] else "" for m in METHODS]
@@ -136,9 +154,10 @@ def watch(url: str, run_ids: dict[str, str], processes: dict[str, Any]) -> dict[
 
 def main() -> None:
     """Run the demo."""
+    global FOLDER
     began = time.monotonic()
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    FOLDER = own_folder()
+    signal.signal(signal.SIGTERM, _interrupt)
     config = FOLDER / "federation.toml"
     config.write_text(
         "".join(
@@ -188,6 +207,10 @@ def main() -> None:
         say("stopped")
     finally:
         end(processes)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def keep(url: str, run_ids: dict[str, str]) -> None:

@@ -40,6 +40,8 @@ SECTIONS = {
     Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
 }
 MAX_BACKOFF_S = 60.0
+MAX_REASON = 300
+"""Longest text of a foreign exception that leaves the site: a traceback could show data."""
 CLOSE_S = 5.0
 
 
@@ -195,7 +197,7 @@ class Silo:
         self.outcome, backoff_s, evaluated = None, 1.0, -1
         own = [digest(flat.read(Section.FROZEN))]
         while True:
-            self._reporter.progress = Progress("waiting", offer.run_id)
+            self._progress("waiting", offer.run_id)
             turn = self.connection.fetch_round(offer.run_id, evaluated, own)
             if turn.action == "END":
                 self._state.drop_pending()
@@ -221,11 +223,21 @@ class Silo:
                 self._send(offer, turn, rnd, rnd.finish())
                 backoff_s = 1.0
 
+    def _progress(
+        self, phase: str, run_id: str, round_index: int | None = None, num_steps: int = 0
+    ) -> Progress:
+        """What the heartbeat says from now on; within a run, round and loss stay until new ones."""
+        old = self._reporter.progress
+        same = old.run_id == run_id
+        r = round_index if round_index is not None else old.round_index if same else 0
+        new = Progress(phase, run_id, r, 0, num_steps, old.loss if same else None)
+        self._reporter.progress = new
+        return new
+
     def _round(self, offer: Offer, flat: FlatModel, turn: Turn) -> LocalRound:
         r = turn.round_index
         steps = turn.num_steps if turn.action == "TRAIN" else 0
-        progress = Progress("evaluating", offer.run_id, r, 0, steps)
-        self._reporter.progress = progress
+        progress = self._progress("evaluating", offer.run_id, r, steps)
 
         def on_step(done: int) -> bool:
             progress.phase, progress.step = "training", done
@@ -262,7 +274,7 @@ class Silo:
         update = self._state.pending(offer.run_id, turn.round_index, _basis(offer, turn))
         if update is None:
             return False
-        self._reporter.progress = Progress("uploading", offer.run_id, turn.round_index)
+        self._progress("uploading", offer.run_id, turn.round_index)
         self.connection.submit(update)
         return True
 
@@ -299,4 +311,6 @@ def describe(error: BaseException) -> str:
         return f"out of memory: {error}"
     if isinstance(error, RoundError):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    first = str(error).strip().splitlines()[:1]
+    text = first[0][:MAX_REASON] if first else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

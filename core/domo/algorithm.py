@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domo.errors import DivergenceError
+from domo.errors import DivergenceError, RoundError
 from domo.fold import ReadBlock, blocks, fold
 from domo.methods import Kernel
 
@@ -73,6 +73,7 @@ class LocalSGD(torch.optim.SGD):
         super().__init__(
             self.params, lr=self.h, momentum=kernel.mu_l, weight_decay=kernel.wd, fused=True
         )
+        self._constants = (self.h, kernel.mu_l, kernel.wd)
         self._step_supports_amp_scaling = False  # gradients are unscaled before our shift
         self.m: Tensor | None = None
         if kernel.mu_l:
@@ -99,7 +100,17 @@ class LocalSGD(torch.optim.SGD):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One local step (lines 8-10). A parameter without gradient has gradient 0."""
+        """One local step (lines 8-10). A parameter without gradient has gradient 0.
+
+        Raises:
+            RoundError: A scheduler or the caller has changed the step's constants.
+        """
+        group = self.param_groups[0]
+        if (group["lr"], group["momentum"], group["weight_decay"]) != self._constants:
+            raise RoundError(
+                "lr, momentum and weight_decay of the local optimizer are the run's; a schedule "
+                "belongs into its configuration (lr_milestones, local_lrs)"
+            )
         loss = None
         if closure is not None:
             with torch.enable_grad():

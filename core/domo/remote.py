@@ -70,19 +70,28 @@ def show_status(server: str, as_json: bool) -> None:
     if as_json:
         console.print_json(data={"status": status, "runs": runs})
         return
-    table = Table("run", "state", "round", "accuracy", "what", box=None)
+    table = _table("run", "state", "round", "accuracy", "what")
     for run in runs:
         accuracy = "" if run["accuracy"] is None else f"{100 * run['accuracy']:.1f} %"
         done = f"{run['rounds_done']} of {run['num_rounds']}"
         table.add_row(run["run_id"], run["state"].lower(), done, accuracy, run["detail"])
     console.print(table if runs else "no runs yet: domo submit federation.toml")
-    table = Table("silo", "phase", "step", "last seen", "error", box=None)
+    table = _table("silo", "phase", "step", "last seen", "error")
     for silo in status["silos"]:
         seen = silo["last_seen_s"]
         steps = f"{silo['step']} of {silo['num_steps']}" if silo["num_steps"] else ""
         ago = "" if seen is None else f"{seen:.0f} s ago"
         table.add_row(silo["silo_id"], silo["phase"], steps, ago, silo["error"] or "")
     console.print(table if status["silos"] else "no silo has joined yet")
+
+
+def _table(*columns: str) -> Table:
+    """A table that never cuts a name off."""
+    table = Table(box=None)
+    table.add_column(columns[0], no_wrap=True, min_width=24)
+    for column in columns[1:]:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def submit_runs(server: str, path: Path, name: str | None, token: str) -> None:

@@ -144,8 +144,12 @@ class RunConfig(BaseModel):
             unknown = sorted(named - set(self.roster))
             need(not unknown, f"not on the roster: {', '.join(unknown)}")
         need(
-            self.on_missing == "wait" or self.round_deadline_s is not None or bool(self.min_silos),
-            f'on_missing = "{self.on_missing}" needs round_deadline_s or min_silos',
+            self.on_missing != "proceed" or self.min_silos is not None,
+            'on_missing = "proceed" needs min_silos: how many updates a round must have',
+        )
+        need(
+            self.on_missing != "fail" or self.round_deadline_s is not None,
+            'on_missing = "fail" needs round_deadline_s',
         )
         return self
 
@@ -156,8 +160,8 @@ class RunConfig(BaseModel):
 
     @property
     def digest(self) -> str:
-        """Hex digest of every field."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """Hex digest of every field that is not at its default."""
+        text = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property

@@ -5,6 +5,7 @@ cost little.
 """
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,6 +67,8 @@ def main_command(
     }
     settings, runs = load_config(config, flags)
     setup_logging()
+    for chatty in ("uvicorn", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
     def started(where: "Started") -> None:
         _banner(settings, where)

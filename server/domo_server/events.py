@@ -26,7 +26,7 @@ class EventLog:
         self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
     ) -> None:
         """Log and record an event."""
-        log.info("%s%s", f"[{run_id}] " if run_id else "", text)
+        log.info("%s", text, extra={"run": run_id, "silo": silo_id})
         written = asyncio.get_running_loop().run_in_executor(
             self._thread, self._store.add_event, kind, text, run_id, silo_id
         )

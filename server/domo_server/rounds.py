@@ -135,7 +135,7 @@ class RunLoop:
         if r >= run.config.num_rounds:
             run.state = RoundState(Phase.EVALUATING, r)
             return
-        run.restore_updates(await asyncio.to_thread(run.store.updates_of, run.run_id, r))
+        await run.restore_updates()
         records = await asyncio.to_thread(run.store.rounds_of, run.run_id)
         if records and records[-1]["round_index"] == r:
             run.state = RoundState(Phase.CLOSING, r, row["attempt"])

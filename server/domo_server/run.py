@@ -20,7 +20,7 @@ from domo_server.checkpoint import ServerState
 from domo_server.events import EventLog
 from domo_server.round_state import Phase, Policy, RoundState, Signal, advance, has_quorum
 from domo_server.sessions import Session, Sessions
-from domo_server.spool import Part, Upload, held_bytes, update_path
+from domo_server.spool import Part, Upload, held_bytes, is_whole, update_path
 from domo_server.store import Store, now_text
 
 DOWN_SECTIONS = {
@@ -170,12 +170,22 @@ class Run:
         if self.config.roster:
             missing = [s for s in self.config.roster if s not in trainers]
             self.detail = f"waiting for {', '.join(missing)} to enrol" if missing else ""
+            self.detail += self._declined()
             return None if missing else sort_roster(self.config.roster)
         short = expected - len(trainers)
         if short > 0:
             self.detail = f"waiting for {short} more of {expected} silos to enrol"
+            self.detail += self._declined()
             return None
         return sort_roster(trainers[:expected])
+
+    def _declined(self) -> str:
+        notes = [
+            f"; {s.silo_id} declined: {s.error}"
+            for s in self.sessions.all()
+            if self.run_id in s.declined
+        ]
+        return "".join(notes)
 
     def note_tested(self, silo_id: str, evaluated_index: int) -> None:
         """A silo says that it is through with testing a model, with or without numbers."""
@@ -372,11 +382,13 @@ class Run:
         self.accepted, self.failed, self.quorum_at = {}, {}, None
         self.opened_at, self.opened_text = self.clock(), now_text()
 
-    def restore_updates(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take back updates that were accepted before a restart and are still spooled."""
+    async def restore_updates(self) -> None:
+        """Take back updates that were accepted before a restart and are still whole."""
+        rows = await asyncio.to_thread(self.store.updates_of, self.run_id, self.state.round_index)
         for row in rows:
-            silo_id = row["silo_id"]
-            if silo_id in self.sampled and update_path(self.spool, silo_id, row["digest"]).exists():
+            silo_id, digest = row["silo_id"], row["digest"]
+            path = update_path(self.spool, silo_id, digest)
+            if silo_id in self.sampled and await asyncio.to_thread(is_whole, path, digest):
                 keys = ("digest", "vectors", "num_steps", "update_norm", "metrics")
                 self.take(silo_id, {k: row[k] for k in keys})
 

@@ -231,8 +231,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.run_id = request.run_id or None
         session.round_index = request.round_index if request.run_id else None
         session.step, session.num_steps = request.step, request.num_steps
-        if request.HasField("loss") and math.isfinite(request.loss):
-            session.loss = request.loss
+        has_loss = request.HasField("loss") and math.isfinite(request.loss)
+        session.loss = request.loss if has_loss else None
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
         run = self._coordinator.find(request.run_id) if request.run_id else None
         directive = pb.CONTINUE

@@ -123,6 +123,10 @@ class Sessions:
         """The latest session of a silo."""
         return self._by_silo.get(silo_id)
 
+    def all(self) -> list[Session]:
+        """The latest session of each silo."""
+        return list(self._by_silo.values())
+
     def is_online(self, silo_id: str) -> bool:
         """Whether the silo was heard of within its lease."""
         session = self._by_silo.get(silo_id)

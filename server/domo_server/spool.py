@@ -4,6 +4,7 @@ A part file is named by silo and digest, so bytes of two different updates are n
 becomes an update by a rename once the whole digest fits. Memory is one frame for each upload.
 """
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,15 @@ def held_bytes(folder: Path, silo_id: str, upload_digest: str) -> int:
     """Bytes of an unfinished upload that are already here: whole float32 values."""
     path = part_path(folder, silo_id, upload_digest)
     return path.stat().st_size // 4 * 4 if path.exists() else 0
+
+
+def is_whole(path: Path, upload_digest: str) -> bool:
+    """Whether an update's file is there with the bytes that were accepted."""
+    try:
+        with path.open("rb") as f:
+            return hashlib.file_digest(f, xxhash.xxh3_128).hexdigest() == upload_digest
+    except OSError:
+        return False
 
 
 class Upload:

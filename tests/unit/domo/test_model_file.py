@@ -12,9 +12,10 @@ from domo.model_file import (
     build_model,
     load_model,
     pack,
+    save_initial,
     save_model,
 )
-from domo.vector import FlatModel, Section
+from domo.vector import FlatModel, Layout, Section
 
 
 class Everything(nn.Module):
@@ -129,3 +130,12 @@ def test_given_weights_are_used_or_refused() -> None:
     del weights["2.bias"]
     with pytest.raises(TaskError, match=r"(?s)the weights do not fit the task's model: .*2\.bias"):
         build_initial(ATask(), 1, weights)
+
+
+def test_a_module_alone_makes_an_initial_model(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    weight = module[0].weight.detach().clone()
+    save_initial(module, tmp_path / "x0.safetensors")
+    layout, vectors, _ = load_model(tmp_path / "x0.safetensors")
+    assert torch.equal(vectors[Section.TRAINABLE][:6].view(2, 3), weight)
+    assert layout.digest == Layout.of(module).digest

@@ -603,3 +603,14 @@ def test_a_loss_that_is_not_finite() -> None:
 
 def test_kernels_are_plain_values() -> None:
     assert numbers().kernel == Kernel(0.5, 0.5, 0.5, 1.0, 0.0, "pre", False)
+
+
+def test_a_learning_rate_schedule_is_refused() -> None:
+    rnd = local_round()
+    opt = rnd.optimizer()
+    opt.param_groups[0]["lr"] *= 0.5
+    for batch in rnd.batches(DATA):
+        loss_of(rnd, batch).backward()
+        with pytest.raises(RoundError, match="a schedule belongs into its configuration"):
+            opt.step()
+        break
