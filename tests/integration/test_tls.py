@@ -115,8 +115,8 @@ def test_a_coordinator_of_another_ca(one_way: Coordinator, papers: Papers, tmp_p
 def test_a_coordinator_of_a_ca_with_the_same_name(one_way: Coordinator, tmp_path: Path) -> None:
     twin = Authority(tmp_path / "twin", "ca")
     text = (
-        r"no coordinator answers at \S+ \(the TLS handshake failed; --tls-ca must name the CA of its "
-        r"certificate\)"
+        r"no coordinator answers at \S+ \(the TLS handshake failed; --tls-ca must name the CA of "
+        r"its certificate\)"
     )
     refused(one_way, tmp_path, TlsFiles(ca=twin.cert), text)
 

@@ -1,0 +1,116 @@
+import re
+from typing import Any
+
+import grpc
+import pytest
+
+from domo import errors
+from domo_proto import errors as wire
+from domo_proto.errors import CAUSES, ERROR_KEY, STATUS_OF, SessionError, from_rpc, status_of
+
+ADDRESS = "coordinator.example:50051"
+
+
+class Failed(grpc.RpcError):
+    """A failed call, as grpc shows it."""
+
+    def __init__(self, code: grpc.StatusCode, details: str | None, name: str | None = None):
+        self._code, self._details, self._name = code, details, name
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str | None:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return ((ERROR_KEY, self._name),) if self._name else None
+
+
+@pytest.mark.parametrize("cls", STATUS_OF, ids=lambda c: c.__name__)
+def test_every_class_comes_back_with_its_text(cls: type[errors.DomoError]) -> None:
+    sent = cls("what was wrong")
+    back = from_rpc(Failed(status_of(sent), str(sent), type(sent).__name__), ADDRESS)
+    assert type(back) is cls
+    assert str(back) == "what was wrong"
+
+
+def test_the_docstring_has_the_whole_table() -> None:
+    rows = re.findall(r"^    (\w+(?:, \w+)*) +([A-Z_]+)(?:   .*)?$", wire.__doc__ or "", re.M)
+    told = {name: code for names, code in rows for name in names.split(", ")}
+    assert told == {cls.__name__: code.name for cls, code in STATUS_OF.items()}
+
+
+@pytest.mark.parametrize(
+    ("code", "cls"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, errors.CoordinatorUnavailableError),
+        (grpc.StatusCode.CANCELLED, errors.CoordinatorUnavailableError),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, errors.DeadlineError),
+        (grpc.StatusCode.DATA_LOSS, errors.ChecksumError),
+        (grpc.StatusCode.UNAUTHENTICATED, SessionError),
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.ProtocolError),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.VersionError),
+        (grpc.StatusCode.UNKNOWN, errors.TransportError),
+        (grpc.StatusCode.INTERNAL, errors.TransportError),
+    ],
+)
+def test_without_our_metadata_the_code_decides(
+    code: grpc.StatusCode, cls: type[errors.DomoError]
+) -> None:
+    assert type(from_rpc(Failed(code, "said a proxy"), ADDRESS)) is cls
+
+
+def test_an_unknown_name_in_the_metadata_is_not_believed() -> None:
+    back = from_rpc(Failed(grpc.StatusCode.DATA_LOSS, "", "SystemExit"), ADDRESS)
+    assert type(back) is errors.ChecksumError
+    assert str(back) == "StatusCode.DATA_LOSS"
+
+
+@pytest.mark.parametrize(
+    ("cls", "retryable"),
+    [
+        (SessionError, True),
+        (errors.CoordinatorUnavailableError, True),
+        (errors.DeadlineError, True),
+        (errors.ChecksumError, True),
+        (errors.TransportError, True),
+        (errors.ProtocolError, False),
+        (errors.LayoutMismatchError, False),
+        (errors.AccessError, False),
+        (errors.ConfigError, False),
+        (errors.DivergenceError, False),
+        (errors.StateError, False),
+    ],
+)
+def test_what_is_tried_again(cls: type[errors.DomoError], retryable: bool) -> None:
+    back = from_rpc(Failed(status_of(cls("x")), "x", cls.__name__), ADDRESS)
+    assert back.retryable is retryable
+
+
+def test_a_class_below_one_of_the_table_travels_as_that() -> None:
+    class Narrow(errors.LayoutMismatchError):
+        pass
+
+    assert status_of(Narrow("x")) is grpc.StatusCode.FAILED_PRECONDITION
+    assert status_of(errors.RoundTimeoutError("x")) is grpc.StatusCode.INTERNAL
+
+
+@pytest.mark.parametrize(("words", "cause"), CAUSES.items())
+def test_why_nobody_answers(words: tuple[str, ...], cause: str) -> None:
+    text = "; last error: ".join(words)
+    back = from_rpc(Failed(grpc.StatusCode.UNAVAILABLE, text), ADDRESS)
+    assert str(back) == f"no coordinator answers at {ADDRESS} ({cause})"
+
+
+def test_a_cause_that_is_not_in_the_table_is_the_end_of_what_grpc_says() -> None:
+    text = "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: No route."
+    back = from_rpc(Failed(grpc.StatusCode.UNAVAILABLE, text), ADDRESS)
+    assert str(back) == f"no coordinator answers at {ADDRESS} (no route)"
+
+
+def test_something_else_answers() -> None:
+    back = from_rpc(Failed(grpc.StatusCode.UNIMPLEMENTED, "unknown service"), ADDRESS)
+    assert str(back) == (
+        f"{ADDRESS} speaks another protocol, or is no domo coordinator (unknown service)"
+    )
