@@ -101,9 +101,10 @@ def fail(processes: dict[str, subprocess.Popen[bytes]], text: str) -> None:
 
 
 def accuracies(url: str, run_id: str) -> dict[int, float]:
-    """Test accuracy of each x_r so far."""
+    """Test accuracy of each x_r that all silos have tested."""
     points = httpx.get(f"{url}/api/v1/runs/{run_id}", timeout=10).json()["metrics"]
-    return {p["model_index"]: p["metrics"]["accuracy"] for p in points}
+    done = [p for p in points if p["num_silos"] == NUM_SILOS]
+    return {p["model_index"]: p["metrics"]["accuracy"] for p in done}
 
 
 def show(curves: dict[str, dict[int, float]], running: str) -> Table:
@@ -142,7 +143,8 @@ def watch(url: str, run_ids: dict[str, str], processes: dict[str, Any]) -> dict[
                     if live is None and (method, r) not in printed:
                         printed.add((method, r))
                         say(f"{method:6s} after round {r:2d}: {100 * value:5.1f} %")
-            if all(runs[i]["state"] == "FINISHED" for i in run_ids.values()):
+            whole = all(len(c) == ROUNDS + 1 for c in curves.values())
+            if whole and all(runs[i]["state"] == "FINISHED" for i in run_ids.values()):
                 return curves
             dead = [n for n, p in processes.items() if p.poll() is not None]
             if dead:

@@ -18,6 +18,7 @@ app = typer.Typer(
     name="domo",
     help="Cross-silo federated learning with coordinated momenta.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -149,7 +149,7 @@ class CoordinatorView:
         config = RunConfig.model_validate(row["config"])
         run_id, live = row["run_id"], self._live(row)
         done = await self._digest(row)
-        latest = done.points[-1].metrics if done.points else {}
+        latest = latest_metrics(done.points)
         state, detail = row["state"], row["detail"]
         if live is not None:
             state, detail = live.state.phase.value, live.detail
@@ -186,6 +186,13 @@ class CoordinatorView:
         row = await asyncio.to_thread(self._store.run, run_id)
         assert row is not None
         return await self._summary(row)
+
+
+def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
+    """The newest numbers, but not those of a model that fewer silos have tested so far."""
+    if len(points) > 1 and points[-1].num_silos < points[-2].num_silos:
+        return points[-2].metrics
+    return points[-1].metrics if points else {}
 
 
 def metric_points(rows: Iterable[Mapping[str, Any]]) -> list[MetricPoint]:
