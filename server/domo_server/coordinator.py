@@ -54,7 +54,7 @@ class Coordinator:
         self.recent: dict[str, Run] = {}
         self.started_at = time.monotonic()
         self.stopping = False
-        self._writing, self._joining = asyncio.Lock(), asyncio.Lock()
+        self._writing, self._joining, self._queueing = (asyncio.Lock() for _ in range(3))
         self._task: asyncio.Task[None] | None = None
 
     # life
@@ -126,13 +126,16 @@ class Coordinator:
         if not isinstance(config, RunConfig):
             config = validate(RunConfig, dict(config), "run")
         check_submission(config)
-        name, number = config.title, 2
-        if config.name is None:
-            while await asyncio.to_thread(self.store.run_by_name, name):
-                name, number = f"{config.title}-{number}", number + 1
-        elif await asyncio.to_thread(self.store.run_by_name, name):
-            raise ConfigError(f"there is a run named {name!r} already; give this one another name")
-        return await self._queue(name, config)
+        async with self._queueing:  # two at once must not take one name, or one number
+            name, number = config.title, 2
+            if config.name is None:
+                while await asyncio.to_thread(self.store.run_by_name, name):
+                    name, number = f"{config.title}-{number}", number + 1
+            elif await asyncio.to_thread(self.store.run_by_name, name):
+                raise ConfigError(
+                    f"there is a run named {name!r} already; give this one another name"
+                )
+            return await self._queue(name, config)
 
     async def submit_once(self, config: RunConfig, name: str) -> dict[str, Any]:
         """Queue a run of the configuration file, unless it is there from an earlier start.

@@ -20,6 +20,9 @@ from domo.errors import ChecksumError, DivergenceError, ProtocolError
 from domo.fold import ReadBlock
 from domo_proto.codec import FRAME_BYTES, Frame
 
+ANY_DIGEST = 32 * "[0-9a-f]"
+"""As a glob pattern. Not `*`: silo names may have dots, and begin alike."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -82,7 +85,7 @@ class Upload:
         self._folder, self._silo_id, self.digest = folder, silo_id, upload_digest
         self._parts = list(parts)
         self._path = part_path(folder, silo_id, upload_digest)
-        for other in folder.glob(f"{silo_id}.*.part"):
+        for other in folder.glob(f"{silo_id}.{ANY_DIGEST}.part"):
             if other != self._path:
                 other.unlink()
         held = held_bytes(folder, silo_id, upload_digest)

@@ -1,7 +1,7 @@
 """Durable metadata: runs, rounds, updates, evaluations, silos, events.
 
 SQLite (WAL, synchronous FULL) by default, any SQLAlchemy URL in production. Each function is one
-transaction. The calls block; the coordinator makes them on one thread of their own.
+transaction. The calls block; the coordinator makes them on threads.
 """
 
 from collections.abc import Mapping, Sequence
