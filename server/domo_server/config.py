@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from platformdirs import user_state_path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from domo.config_file import load_toml, validate
 from domo.errors import ConfigError
@@ -102,10 +102,7 @@ def load_config(
     """
     where = path or "the command line"
     file = validate(FederationFile, load_toml(path) if path else {}, where)
-    try:
-        environment = EnvSettingsSource(ServerConfig)()
-    except SettingsError as error:
-        raise ConfigError(f"the environment: {error}") from None
+    environment = EnvSettingsSource(ServerConfig)()
     given = {k: v for k, v in flags.items() if v is not None}
     names = {k: f"{PREFIX}{k.upper()}" for k in environment}
     names |= {k: f"--{k.replace('_', '-')}" for k in given}
