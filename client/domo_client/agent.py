@@ -89,7 +89,7 @@ def parse_shard(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
         raise ConfigError(f"--shard must be i/K with 0 <= i < K, such as 0/4; got {text!r}")
     return int(index), int(count)
 

@@ -56,7 +56,7 @@ class Ui:
 
     def prepared(self, offer: Offer, samples: int, tests: int) -> None:
         """Data and model are loaded."""
-        say(f"run {offer.run_id}: {samples} training and {tests} test samples here; enrolled")
+        say(f"run {offer.run_id}: {samples} training and {tests} test samples here; enrolling")
 
     def needs_data(self, offer: Offer, hint: str) -> None:
         """No data was given: say what to type."""

@@ -24,9 +24,10 @@ from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, admin_token, nam
 from domo_server.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
 from domo_server.read_model import CoordinatorView
-from domo_server.servicer import FederationServicer, data_handlers
+from domo_server.servicer import FederationServicer
 from domo_server.status import ENDED
 from domo_server.store import Store, open_database
+from domo_server.transfer import DataServicer, data_handlers
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ async def start_grpc(
     server = grpc.aio.server(options=SERVER_OPTIONS)
     servicer = FederationServicer(coordinator)
     pb_grpc.add_FederationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    server.add_generic_rpc_handlers((data_handlers(servicer),))
+    server.add_generic_rpc_handlers((data_handlers(DataServicer(coordinator)),))
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     name = pb.DESCRIPTOR.services_by_name["Federation"].full_name

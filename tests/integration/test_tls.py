@@ -167,7 +167,7 @@ def test_a_session_is_not_usable_with_another_silos_certificate(
     a = join(mutual, tmp_path, TlsFiles(papers.ca.cert, papers.site_a.cert, papers.site_a.key))
     b = join(mutual, tmp_path, TlsFiles(papers.ca.cert, site_b.cert, site_b.key), "site-b")
     with a, b:
-        b.connection._session = a.connection._session
+        b.connection.session = a.connection.session
         with pytest.raises(AccessError, match="this certificate is for site-b, not for site-a"):
             b.connection.wait_for_run()
         with pytest.raises(AccessError, match="this certificate is for site-b, not for site-a"):

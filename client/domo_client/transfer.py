@@ -1,0 +1,210 @@
+"""The data rpcs of a silo: models in, updates out, vectors to frames and back."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import grpc
+import torch
+import xxhash
+from torch import Tensor
+
+from domo.errors import ChecksumError, ProtocolError
+from domo_client.line import CALL_S, Line
+from domo_client.state import PendingUpdate
+from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
+from domo_proto.errors import from_rpc
+from domo_proto.v1 import federation_pb2 as pb
+
+STALL_S = 120.0
+"""Longest silence within a transfer."""
+SLOWEST = 100_000
+"""Bytes per second of the slowest link that an upload is given time for."""
+
+DTYPES = {VectorId.INTEGER_BUFFERS: torch.uint8, VectorId.FROZEN: torch.uint8}
+
+
+class Turn(NamedTuple):
+    """What to do next; vectors are CPU tensors, float32 or bytes (uint8)."""
+
+    action: str
+    round_index: int = 0
+    num_rounds: int = 0
+    num_steps: int = 0
+    local_lr: float = 0.0
+    inference_scale: float | None = None
+    evaluate: bool = False
+    vectors: Mapping[VectorId, Tensor] = {}
+    digests: Mapping[VectorId, str] = {}
+    outcome: str = ""
+    text: str = ""
+
+
+class Transfers(Line):
+    """A line that carries vectors."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        name = "/domo_proto.v1.FederationData/"
+        self._fetch: Any = self.channel.unary_stream(name + "FetchRound")
+        self._submit: Any = self.channel.stream_unary(name + "SubmitUpdate")
+
+    def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Turn:
+        """Wait for the next turn, and receive what this silo lacks.
+
+        Args:
+            run_id: The run.
+            evaluated_index: Newest model whose numbers were sent; -1: none.
+            own: Digests of vectors that the model itself holds (frozen parameters).
+        """
+        return self.ask(lambda s: self._fetch_once(s, run_id, evaluated_index, own))
+
+    def _fetch_once(self, session: str, run_id: str, evaluated: int, own: Sequence[str]) -> Turn:
+        have = [bytes.fromhex(d) for d in (*self.state.held(), *own)]
+        request = pb.FetchRequest(
+            session=session, run_id=run_id, have=have, evaluated_index=evaluated
+        ).SerializeToString()
+        hold_s = self.long_poll_s + CALL_S
+        try:
+            stream = self._fetch(request, timeout=None)
+            watch = _Watchdog(stream, hold_s)
+            try:
+                first = next(stream, None)
+                if first is None:
+                    raise ProtocolError("the coordinator ended its answer before it began")
+                header = pb.RoundHeader.FromString(first)
+                watch.feed(STALL_S)
+                return self._read_turn(header, stream, watch, set(own))
+            finally:
+                watch.stop()
+                stream.cancel()
+        except grpc.RpcError as error:
+            raise from_rpc(error, self.address) from None
+
+    def _read_turn(
+        self, header: Any, stream: Iterator[bytes], watch: "_Watchdog", own: set[str]
+    ) -> Turn:
+        digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
+        vectors: dict[VectorId, Tensor] = {}
+        for info in header.vectors:
+            vector_id, digest = VectorId(info.id), info.digest.hex()
+            dtype = DTYPES.get(vector_id, torch.float32)
+            if info.sent:
+                vectors[vector_id] = self._receive(info, dtype, stream, watch)
+                if vector_id is not VectorId.FROZEN:
+                    self.state.put(digest, vectors[vector_id])
+            elif digest not in own:
+                vectors[vector_id] = self.state.get(digest, dtype)
+        if digests:
+            self.state.keep_only(digests.values())
+        return Turn(
+            action=pb.Action.Name(header.action),
+            round_index=header.round_index,
+            num_rounds=header.num_rounds,
+            num_steps=header.num_steps,
+            local_lr=header.local_lr,
+            inference_scale=(
+                header.inference_scale if header.HasField("inference_scale") else None
+            ),
+            evaluate=header.evaluate,
+            vectors=vectors,
+            digests=digests,
+            outcome=header.outcome,
+            text=header.outcome_text,
+        )
+
+    def _receive(
+        self, info: Any, dtype: torch.dtype, stream: Iterator[bytes], watch: "_Watchdog"
+    ) -> Tensor:
+        vector = torch.empty(info.num_bytes // dtype.itemsize, dtype=dtype)
+        target, at = memoryview(vector.view(torch.uint8).numpy()), 0  # type: ignore[arg-type]
+        while at < info.num_bytes:
+            frame = decode_frame(next(stream, b""))
+            size = len(frame.payload)
+            if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
+                raise ProtocolError("frames of a vector must follow in order and without gaps")
+            target[at : at + size] = frame.payload
+            at += size
+            self.bytes_received += size
+            watch.feed(STALL_S)
+        if xxhash.xxh3_128_digest(target) != info.digest:
+            raise ChecksumError("a vector does not fit its digest")
+        return vector
+
+    def submit(self, update: PendingUpdate) -> tuple[str, str]:
+        """Send a pending update, from where the coordinator has it.
+
+        Returns:
+            `ACCEPTED` or `STALE`, and a text.
+        """
+        return self.ask(lambda s: self._submit_once(s, update))
+
+    def _submit_once(self, session: str, update: PendingUpdate) -> tuple[str, str]:
+        status = self.call(
+            self.stub.UploadStatus,
+            pb.UploadStatusRequest(
+                session=session,
+                run_id=update.run_id,
+                round_index=update.round_index,
+                digest=bytes.fromhex(update.digest),
+            ),
+        )
+        if status.state in (pb.ACCEPTED, pb.STALE):
+            return str(pb.UploadState.Name(status.state)), "already known"
+        header = pb.UpdateHeader(
+            session=session,
+            run_id=update.run_id,
+            round_index=update.round_index,
+            digest=bytes.fromhex(update.digest),
+            offset=status.offset,
+            num_steps=update.num_steps,
+            metrics=update.metrics,
+            vectors=[pb.VectorInfo(id=v, num_bytes=n) for v, n in update.vectors],  # type: ignore[arg-type]
+        )
+        size = sum(n for _, n in update.vectors)
+        try:
+            answer = self._submit(
+                self._frames(header.SerializeToString(), update, status.offset),
+                timeout=STALL_S + size / SLOWEST,
+            )
+        except grpc.RpcError as error:
+            raise from_rpc(error, self.address) from None
+        response = pb.SubmitResponse.FromString(answer)
+        return str(pb.UploadState.Name(response.state)), response.text
+
+    def _frames(self, header: bytes, update: PendingUpdate, offset: int) -> Iterator[bytes]:
+        yield header
+        start = 0
+        with self.state.pending_path.open("rb") as f:
+            for vector_id, num_bytes in update.vectors:
+                for at in range(max(offset - start, 0), num_bytes, FRAME_BYTES):
+                    f.seek(start + at)
+                    data = f.read(min(FRAME_BYTES, num_bytes - at))
+                    yield encode_frame(vector_id, at, memoryview(data))
+                    self.bytes_sent += len(data)
+                start += num_bytes
+
+
+class _Watchdog(threading.Thread):
+    """Cancels a stream that makes no progress."""
+
+    def __init__(self, stream: Any, first_s: float):
+        super().__init__(name="watchdog", daemon=True)
+        self._stream, self._stopped = stream, threading.Event()
+        self.feed(first_s)
+        self.start()
+
+    def feed(self, next_s: float) -> None:
+        """Progress: wait anew, at most this long."""
+        self._deadline = time.monotonic() + next_s
+
+    def run(self) -> None:
+        """Look every second."""
+        while not self._stopped.wait(1.0):
+            if time.monotonic() > self._deadline:
+                self._stream.cancel()
+
+    def stop(self) -> None:
+        """The stream has ended."""
+        self._stopped.set()

@@ -1,0 +1,86 @@
+"""What every rpc needs: who asks, and errors as statuses."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from domo.errors import AccessError, DomoError, ProtocolError
+from domo_proto.errors import ERROR_KEY, status_of
+from domo_server.coordinator import Coordinator
+from domo_server.sessions import Session
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+
+def answers(handler: Handler) -> Handler:
+    """Turn a `DomoError` into its status, with the class by name in the trailing metadata."""
+
+    @functools.wraps(handler)
+    async def wrapped(self: Any, request: Any, context: Context) -> Any:
+        try:
+            return await handler(self, request, context)
+        except DomoError as error:
+            return await abort(context, error)
+
+    return wrapped  # type: ignore[return-value]
+
+
+async def abort(context: Context, error: DomoError) -> Any:
+    """End a call with the status of an error."""
+    await context.abort(status_of(error), str(error), ((ERROR_KEY, type(error).__name__),))
+
+
+def principals(context: Context) -> set[str] | None:
+    """Names that the peer's certificate vouches for; None: it showed no certificate."""
+    auth = context.auth_context()
+    if "x509_pem_cert" not in auth:
+        return None
+    keys = ("x509_subject_alternative_name", "x509_common_name")
+    return {value.decode(errors="replace") for key in keys for value in auth.get(key, ())}
+
+
+def parse(cls: Any, message: bytes) -> Any:
+    """The protobuf header that begins a data rpc.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    try:
+        return cls.FromString(message)
+    except DecodeError as error:
+        raise ProtocolError(f"the first message is no {cls.__name__}: {error}") from error
+
+
+class Callers:
+    """Maps a call to the session of the silo that makes it."""
+
+    def __init__(self, coordinator: Coordinator):
+        self._coordinator = coordinator
+
+    def session(self, token: str, context: Context) -> Session:
+        """The session of a token, if the peer may use it.
+
+        Raises:
+            SessionError: The session is over.
+            AccessError: The peer's certificate is another silo's.
+        """
+        session = self._coordinator.sessions.get(token)
+        self.check(session.silo_id, context)
+        return session
+
+    def check(self, silo_id: str, context: Context) -> None:
+        """See that the peer may speak for a silo.
+
+        Raises:
+            AccessError: Its certificate names others.
+        """
+        names = principals(context)
+        if names is not None and silo_id not in names:
+            raise AccessError(
+                f"this certificate is for {', '.join(sorted(names)) or 'nobody'}, not for "
+                f"{silo_id}; the silo's name must be in it (subject alternative name)"
+            )

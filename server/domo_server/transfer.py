@@ -1,0 +1,172 @@
+"""The data rpcs of the coordinator: models out, updates in.
+
+Both have identity serializers: the first message is a protobuf header, every other one a frame
+(docs/protocol.md).
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import grpc
+
+from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
+from domo_proto.codec import decode_frame, encode
+from domo_proto.v1 import federation_pb2 as pb
+from domo_server.calls import Callers, Context, abort, answers, parse
+from domo_server.coordinator import Coordinator
+from domo_server.run import Run, Turn
+from domo_server.sessions import Session
+
+T = TypeVar("T")
+
+MAX_METRICS = 64
+ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
+
+
+class DataServicer:
+    """The service domo_proto.v1.FederationData."""
+
+    def __init__(self, coordinator: Coordinator):
+        self._coordinator, self._callers = coordinator, Callers(coordinator)
+
+    async def FetchRound(self, message: bytes, context: Context) -> AsyncIterator[bytes]:
+        """Long-poll for the silo's next turn, then stream what it lacks."""
+        try:
+            request = parse(pb.FetchRequest, message)
+            session = self._callers.session(request.session, context)
+            run = await self._coordinator.locate(request.run_id)
+            if request.evaluated_index >= 0:
+                run.note_tested(session.silo_id, request.evaluated_index)
+
+            def look() -> Turn | None:
+                if self._coordinator.stopping:
+                    return None
+                return run.turn_for(session.silo_id, request.evaluated_index)
+
+            turn = await self._coordinator.broadcast.until(look, self._coordinator.long_poll_s)
+        except DomoError as error:
+            await abort(context, error)
+            return
+        if turn is None:
+            session.phase = "waiting" if session.phase != "failed" else "failed"
+            yield pb.RoundHeader(action=pb.ASK_AGAIN, run_id=run.run_id).SerializeToString()
+            return
+        if turn.action == "train":
+            run.failed.pop(session.silo_id, None)  # it tries again
+        have = set(request.have)
+        header = pb.RoundHeader(
+            action=ACTIONS[turn.action],
+            run_id=run.run_id,
+            round_index=turn.round_index,
+            attempt=turn.attempt,
+            num_rounds=run.config.num_rounds,
+            num_steps=turn.num_steps,
+            local_lr=turn.local_lr,
+            inference_scale=turn.inference_scale,
+            evaluate=turn.evaluate,
+            outcome=turn.outcome,
+            outcome_text=turn.text,
+            remaining_s=turn.remaining_s,
+            vectors=[
+                pb.VectorInfo(
+                    id=vector_id.value,  # type: ignore[arg-type]
+                    num_bytes=len(wire.data),
+                    digest=wire.digest,
+                    sent=wire.digest not in have,
+                )
+                for vector_id, wire in turn.vectors.items()
+            ],
+        )
+        yield header.SerializeToString()
+        for vector_id, wire in turn.vectors.items():
+            if wire.digest not in have:
+                for frame in encode(vector_id, wire.data):
+                    yield frame
+
+    @answers
+    async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:
+        """Take an update: header, then frames into the spool, then the checks over the whole."""
+        header = parse(pb.UpdateHeader, await anext(messages, b""))
+        session = self._callers.session(header.session, context)
+        run = await self._coordinator.locate(header.run_id)
+        silo_id, r, digest = session.silo_id, header.round_index, header.digest.hex()
+        async with run.lock_of(silo_id):
+            state, _ = run.upload_state(silo_id, r, digest)
+            if state in ("accepted", "stale") or silo_id not in run.sampled:
+                duplicate = state == "accepted"
+                answer = pb.ACCEPTED if duplicate else pb.STALE
+                text = "had it already" if duplicate else f"round {r + 1} is not open for {silo_id}"
+                return pb.SubmitResponse(
+                    state=answer, duplicate=duplicate, text=text
+                ).SerializeToString()
+            try:
+                return await self._receive(run, session, header, messages)
+            except DomoError as error:
+                if not error.retryable:
+                    run.say("refused", f"refused an update of {silo_id}: {error}", silo_id)
+                    session.error = f"update refused: {error}"
+                raise
+
+    async def _receive(
+        self,
+        run: Run,
+        session: Session,
+        header: pb.UpdateHeader,
+        messages: AsyncIterator[bytes],
+    ) -> bytes:
+        metrics = {k[:64]: v for k, v in header.metrics.items() if math.isfinite(v)}
+        if len(metrics) > MAX_METRICS:
+            raise ProtocolError(f"at most {MAX_METRICS} metrics")
+        parts = [(int(v.id), v.num_bytes) for v in header.vectors]
+        upload = run.begin_upload(
+            session.silo_id, parts, header.digest.hex(), header.offset, header.num_steps
+        )
+        session.phase = "uploading"
+        try:
+            await _on_thread(upload.resume)
+            async for message in messages:
+                session.last_seen = max(session.last_seen, run.clock())
+                await _on_thread(_write, upload, message)
+            norm = await _on_thread(upload.finish, self._coordinator.durable_updates)
+        except DomoError as error:
+            if not error.retryable:
+                upload.discard()
+            raise
+        except OSError as error:  # a full disk, or the round has closed and its folder is gone
+            raise CoordinatorUnavailableError(
+                f"the coordinator cannot keep the update: {error.strerror}"
+            ) from error
+        finally:
+            upload.close()
+        taken = await run.accept(
+            session.silo_id, header.round_index, upload, norm, header.num_steps, metrics
+        )
+        state = pb.ACCEPTED if taken else pb.STALE
+        return pb.SubmitResponse(state=state).SerializeToString()
+
+
+async def _on_thread(work: Callable[..., T], *args: Any) -> T:
+    """Work on an upload's file; a call that is cancelled meanwhile waits until it is done."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _write(upload: Any, message: bytes) -> None:
+    upload.write(decode_frame(message))
+
+
+def data_handlers(servicer: DataServicer) -> grpc.GenericRpcHandler:
+    """The service domo_proto.v1.FederationData, on raw bytes."""
+    return grpc.method_handlers_generic_handler(
+        "domo_proto.v1.FederationData",
+        {
+            "FetchRound": grpc.unary_stream_rpc_method_handler(servicer.FetchRound),
+            "SubmitUpdate": grpc.stream_unary_rpc_method_handler(servicer.SubmitUpdate),
+        },
+    )
