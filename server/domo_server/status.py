@@ -48,6 +48,8 @@ class SiloStatus(_Frozen):
     """Seconds since it was last heard of; None if not since this coordinator started."""
     error: str | None = None
     """Its last failure, until it works again."""
+    dropped: str | None = None
+    """Why an admin has left it out; None: it takes part."""
 
 
 class MetricPoint(_Frozen):
@@ -193,6 +195,39 @@ class Control(Protocol):
 
         Raises:
             ConfigError: Names the field that is wrong.
+        """
+        ...
+
+    async def pause(self, run_id: str) -> RunSummary:
+        """Hold a run: no round closes and none begins until `resume`; silos finish their steps.
+
+        Raises:
+            ConfigError: No such run, it has ended, or it is not in its rounds.
+        """
+        ...
+
+    async def resume(self, run_id: str) -> RunSummary:
+        """Go on with a paused run.
+
+        Raises:
+            ConfigError: No such run, or it is not paused.
+        """
+        ...
+
+    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+        """Leave a silo out, from the round that is open on, until it is re-admitted.
+
+        Raises:
+            ConfigError: No such silo, or it is out already.
+        """
+        ...
+
+    async def readmit(self, silo_id: str) -> SiloStatus:
+        """Take a dropped silo back from the next round on, or let a silo join again with a new
+        state folder.
+
+        Raises:
+            ConfigError: No such silo.
         """
         ...
 
