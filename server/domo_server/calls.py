@@ -43,6 +43,17 @@ def principals(context: Context) -> set[str] | None:
     return {value.decode(errors="replace") for key in keys for value in auth.get(key, ())}
 
 
+def digest_of(raw: bytes) -> str:
+    """A digest from the wire as hex; it becomes part of a file's name.
+
+    Raises:
+        ProtocolError: Not 16 bytes.
+    """
+    if len(raw) != 16:
+        raise ProtocolError(f"the digest of an update has 16 bytes, this one {len(raw)}")
+    return raw.hex()
+
+
 def parse(cls: Any, message: bytes) -> Any:
     """The protobuf header that begins a data rpc.
 

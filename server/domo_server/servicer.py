@@ -12,7 +12,7 @@ from domo_proto import PROTOCOL_VERSION, SILO_ID
 from domo_proto.codec import FRAME_BYTES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
-from domo_server.calls import Callers, Context, answers
+from domo_server.calls import Callers, Context, answers, digest_of
 from domo_server.coordinator import Coordinator
 from domo_server.run import Run
 from domo_server.status import SiloPhase
@@ -132,7 +132,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         """Say how much of an upload is here."""
         session = self._callers.session(request.session, context)
         run = await self._coordinator.locate(request.run_id)
-        state, offset = run.upload_state(session.silo_id, request.round_index, request.digest.hex())
+        digest = digest_of(request.digest)
+        state, offset = run.upload_state(session.silo_id, request.round_index, digest)
         return pb.UploadStatusResponse(state=UPLOADS[state], offset=offset)
 
     @answers

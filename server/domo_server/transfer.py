@@ -14,7 +14,7 @@ import grpc
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
 from domo_proto.codec import decode_frame, encode
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.calls import Callers, Context, abort, answers, parse
+from domo_server.calls import Callers, Context, abort, answers, digest_of, parse
 from domo_server.coordinator import Coordinator
 from domo_server.run import Run, Turn
 from domo_server.sessions import Session
@@ -91,7 +91,7 @@ class DataServicer:
         header = parse(pb.UpdateHeader, await anext(messages, b""))
         session = self._callers.session(header.session, context)
         run = await self._coordinator.locate(header.run_id)
-        silo_id, r, digest = session.silo_id, header.round_index, header.digest.hex()
+        silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
         async with run.lock_of(silo_id):
             state, _ = run.upload_state(silo_id, r, digest)
             if state in ("accepted", "stale") or silo_id not in run.sampled:

@@ -1,0 +1,391 @@
+"""The rpcs as another client would call them: what is refused, and with which words."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import xxhash
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from torch import nn
+
+from domo import errors
+from domo.vector import Layout
+from domo_proto import PROTOCOL_VERSION
+from domo_proto.codec import FRAME_BYTES, VectorId, encode_frame
+from domo_proto.errors import SessionError, from_rpc
+from domo_proto.v1 import federation_pb2 as pb
+from domo_proto.v1 import federation_pb2_grpc as pb_grpc
+from tests.coordinator import Coordinator, coordinator, own_run
+
+GOOD = np.array([1, 2, 3], "<f4").tobytes()
+"""An update of nn.Linear(2, 1)."""
+
+
+class Raw:
+    """A silo that says what it is told to."""
+
+    def __init__(self, server: Coordinator):
+        self._channel = grpc.insecure_channel(server.address)
+        self.stub: Any = pb_grpc.FederationStub(self._channel)
+        data = "/domo_proto.v1.FederationData/"
+        self._fetch: Any = self._channel.unary_stream(data + "FetchRound")
+        self._submit: Any = self._channel.stream_unary(data + "SubmitUpdate")
+        self.health = health_pb2_grpc.HealthStub(self._channel)
+        self.run_id = server.run_ids[0]
+
+    def join(self, **given: Any) -> Any:
+        values = {
+            "protocol_version": PROTOCOL_VERSION,
+            "silo_id": "site-a",
+            "instance_id": "i",
+            "role": pb.TRAINER,
+        }
+        answer = self.stub.Join(pb.JoinRequest(**{**values, **given}), timeout=30)
+        self.session = answer.session
+        return answer
+
+    def enroll(self, **given: Any) -> Any:
+        offer = self.stub.WaitForRun(pb.WaitForRunRequest(session=self.session), timeout=30).offer
+        values = {
+            "session": self.session,
+            "run_id": self.run_id,
+            "config_digest": offer.config_digest,
+            "layout_digest": offer.layout_digest,
+        }
+        return self.stub.Enroll(pb.EnrollRequest(**{**values, **given}), timeout=30)
+
+    def fetch(self, **given: Any) -> list[bytes]:
+        values = {"session": self.session, "run_id": self.run_id, "evaluated_index": -1}
+        request = pb.FetchRequest(**{**values, **given}).SerializeToString()
+        return list(self._fetch(request, timeout=30))
+
+    def status(self, whole: bytes = GOOD, r: int = 0) -> Any:
+        digest = xxhash.xxh3_128_digest(whole)
+        request = pb.UploadStatusRequest(
+            session=self.session, run_id=self.run_id, round_index=r, digest=digest
+        )
+        return self.stub.UploadStatus(request, timeout=30)
+
+    def submit(
+        self, whole: bytes = GOOD, frames: Iterable[bytes] | None = None, **given: Any
+    ) -> Any:
+        values = {
+            "session": self.session,
+            "run_id": self.run_id,
+            "vectors": [pb.VectorInfo(id=pb.UPDATE, num_bytes=12)],
+            "digest": xxhash.xxh3_128_digest(whole),
+            "num_steps": 1,
+        }
+        header = pb.UpdateHeader(**{**values, **given}).SerializeToString()
+        if frames is None:
+            frames = [encode_frame(VectorId.UPDATE, 0, memoryview(whole))]
+        return pb.SubmitResponse.FromString(self._submit(iter([header, *frames]), timeout=30))
+
+    def submit_bytes(self, *messages: bytes) -> Any:
+        return self._submit(iter(messages), timeout=30)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Coordinator]:
+    run = own_run(tmp_path, nn.Linear(2, 1), num_rounds=1, evaluate_every=0)
+    with coordinator(tmp_path, run) as it:
+        yield it
+
+
+@pytest.fixture
+def raw(server: Coordinator) -> Iterator[Raw]:
+    it = Raw(server)
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def trainer(raw: Raw) -> Raw:
+    """Enrolled, with round 0 open."""
+    raw.join()
+    assert raw.enroll().enrolled
+    header = pb.RoundHeader.FromString(raw.fetch()[0])
+    assert (header.action, header.num_steps) == (pb.TRAIN, 1)
+    return raw
+
+
+def fault(call: Any, *args: Any, **given: Any) -> errors.DomoError:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*args, **given)
+    return from_rpc(caught.value, "here")
+
+
+def says(error: errors.DomoError, cls: type[errors.DomoError], text: str) -> None:
+    assert (type(error), str(error)) == (cls, text)
+
+
+def test_health(raw: Raw) -> None:
+    for service in ("", "domo_proto.v1.Federation"):
+        answer = raw.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_another_protocol_version(raw: Raw, server: Coordinator) -> None:
+    error = fault(raw.join, protocol_version=9, software_version="9.1")
+    assert type(error) is errors.VersionError
+    assert str(error).startswith("the silo speaks protocol 9 (domo 9.1), the coordinator 1 (domo ")
+    assert server.get("/silos") == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../a", "a/b", "x" * 65, "-a", "a\n"])
+def test_names_that_are_none(name: str, raw: Raw, server: Coordinator) -> None:
+    says(
+        fault(raw.join, silo_id=name),
+        errors.ProtocolError,
+        f"{name!r} is no silo name: letters, digits, '.', '_', '-', at most 64",
+    )
+    assert server.get("/silos") == []
+
+
+@pytest.mark.parametrize("instance", ["", "x" * 65])
+def test_instances_that_are_none(instance: str, raw: Raw) -> None:
+    text = "an instance id has 1 to 64 characters"
+    says(fault(raw.join, instance_id=instance), errors.ProtocolError, text)
+
+
+def test_a_session_is_needed_everywhere(raw: Raw) -> None:
+    raw.session = "made up"
+    stub, text = raw.stub, "this session is over; join again"
+    for call, request in (
+        (stub.WaitForRun, pb.WaitForRunRequest),
+        (stub.Enroll, pb.EnrollRequest),
+        (stub.Decline, pb.DeclineRequest),
+        (stub.UploadStatus, pb.UploadStatusRequest),
+        (stub.ReportEvaluation, pb.ReportEvaluationRequest),
+        (stub.Report, pb.ReportRequest),
+        (stub.Leave, pb.LeaveRequest),
+    ):
+        says(fault(call, request(session="made up"), timeout=30), SessionError, text)
+    says(fault(raw.fetch), SessionError, text)
+    says(fault(raw.submit), SessionError, text)
+
+
+def test_a_run_that_never_was(trainer: Raw) -> None:
+    trainer.run_id = "9-x"
+    for call in (trainer.fetch, trainer.submit, trainer.status):
+        says(fault(call), errors.ProtocolError, "there is no run '9-x' here")
+
+
+def test_enrolling_with_another_model_or_configuration(raw: Raw, server: Coordinator) -> None:
+    raw.join()
+    answer = raw.enroll(layout_digest=b"x" * 16)
+    assert not answer.enrolled
+    assert Layout.from_json(answer.layout_json) == Layout.of(nn.Linear(2, 1))
+    says(
+        fault(raw.enroll, config_digest="x"),
+        errors.ProtocolError,
+        f"the silo saw another configuration of {raw.run_id}",
+    )
+    assert server.run()["state"] == "WAITING"
+
+
+def test_a_whole_update(trainer: Raw, server: Coordinator) -> None:
+    assert trainer.status().state == pb.ABSENT
+    answer = trainer.submit(metrics={"loss": 0.5})
+    assert (answer.state, answer.duplicate) == (pb.ACCEPTED, False)
+    assert server.ended()["state"] == "FINISHED"
+    (record,) = server.rounds()
+    assert record["participants"][0]["update_norm"] == pytest.approx(14**0.5)
+    assert record["train_loss"] == 0.5
+    assert trainer.submit().state == pb.STALE
+    end = pb.RoundHeader.FromString(trainer.fetch()[0])
+    assert (end.action, end.outcome) == (pb.END, "FINISHED")
+
+
+def test_a_second_update_is_a_duplicate_or_too_late(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1), num_silos=2)
+    with coordinator(tmp_path, run) as server:
+        a, b = Raw(server), Raw(server)
+        a.join()
+        b.join(silo_id="site-b", instance_id="j")
+        a.enroll()
+        b.enroll()
+        a.fetch()
+        assert a.submit().state == pb.ACCEPTED
+        again = a.submit()
+        assert (again.state, again.duplicate) == (pb.ACCEPTED, True)
+        assert a.status().state == pb.ACCEPTED
+        other = np.array([9, 9, 9], "<f4").tobytes()
+        assert a.submit(other).state == pb.STALE
+        assert a.status(other).state == pb.STALE
+        assert server.run()["waiting_for"] == ["site-b"]
+        a.close()
+        b.close()
+
+
+NAN = np.array([1, np.nan, 3], "<f4").tobytes()
+REFUSED = {
+    "not finite": ({"whole": NAN}, errors.DivergenceError, "the update has 1 non-finite entries"),
+    "more steps": (
+        {"num_steps": 2},
+        errors.ProtocolError,
+        "site-a made 2 local steps, the run wants 1",
+    ),
+    "another size": (
+        {"vectors": [pb.VectorInfo(id=pb.UPDATE, num_bytes=8)]},
+        errors.ProtocolError,
+        "an update of this run has vectors [(7, 12)] (id, bytes); site-a sends [(7, 8)]",
+    ),
+    "another vector": (
+        {"vectors": [pb.VectorInfo(id=pb.X, num_bytes=12)]},
+        errors.ProtocolError,
+        "an update of this run has vectors [(7, 12)] (id, bytes); site-a sends [(1, 12)]",
+    ),
+    "an offset of nothing": (
+        {"offset": 4},
+        errors.ProtocolError,
+        "the upload continues at 4, but 0 bytes are here",
+    ),
+    "short": ({"frames": []}, errors.ProtocolError, "the upload ended after 0 of 12 bytes"),
+    "no frame": (
+        {"frames": [b"hello"]},
+        errors.ProtocolError,
+        "a frame has at least 32 bytes, this one 5",
+    ),
+    "long": (
+        {"frames": [encode_frame(7, 0, memoryview(GOOD)), encode_frame(7, 12, memoryview(GOOD))]},
+        errors.ProtocolError,
+        "more bytes than the upload's header says",
+    ),
+    "digest": (
+        {"digest": bytes(16)},
+        errors.ChecksumError,
+        "the upload does not fit its digest; send it again",
+    ),
+    "no digest": (
+        {"digest": b"x" * 300},
+        errors.ProtocolError,
+        "the digest of an update has 16 bytes, this one 300",
+    ),
+    "metrics": (
+        {"metrics": {f"m{i}": 1.0 for i in range(65)}},
+        errors.ProtocolError,
+        "at most 64 metrics",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_bad_update_changes_nothing_and_a_good_one_still_counts(
+    what: str, trainer: Raw, server: Coordinator
+) -> None:
+    given, cls, text = REFUSED[what]
+    says(fault(trainer.submit, **given), cls, text)
+    run = server.run()
+    assert (run["state"], run["waiting_for"]) == ("OPEN", ["site-a"])
+    spool = server.state_dir / "runs" / trainer.run_id / "spool"
+    assert not list(spool.rglob("*.update"))
+    assert trainer.status().state == pb.ABSENT
+    assert trainer.submit().state == pb.ACCEPTED
+    assert server.ended()["state"] == "FINISHED"
+
+
+def test_a_refused_update_is_visible(trainer: Raw, server: Coordinator) -> None:
+    fault(trainer.submit, NAN)
+    text = "the update has 1 non-finite entries"
+    assert server.silo("site-a")["error"] == f"update refused: {text}"
+    events = [e["text"] for e in server.get("/events") if e["kind"] == "refused"]
+    assert events == [f"refused an update of site-a: {text}"]
+
+
+def test_a_damaged_frame_leaves_what_came_before(tmp_path: Path) -> None:
+    n = FRAME_BYTES // 4 + 8
+    run = own_run(tmp_path, nn.Linear(n, 1, bias=False), num_rounds=1, evaluate_every=0)
+    whole = np.ones(n, "<f4").tobytes()
+    with coordinator(tmp_path, run) as server:
+        raw = Raw(server)
+        raw.join()
+        raw.enroll()
+        raw.fetch()
+        vectors = [pb.VectorInfo(id=pb.UPDATE, num_bytes=len(whole))]
+        first = encode_frame(7, 0, memoryview(whole)[:FRAME_BYTES])
+        rest = encode_frame(7, FRAME_BYTES, memoryview(whole)[FRAME_BYTES:])
+        damaged = rest[:-1] + b"\x00"
+        error = fault(raw.submit, whole, [first, damaged], vectors=vectors)
+        text = f"a frame at offset {FRAME_BYTES} was damaged on the way"
+        says(error, errors.ChecksumError, text)
+        status = raw.status(whole)
+        assert (status.state, status.offset) == (pb.PARTIAL, FRAME_BYTES)
+        answer = raw.submit(whole, [rest], vectors=vectors, offset=FRAME_BYTES)
+        assert answer.state == pb.ACCEPTED
+        assert server.ended()["state"] == "FINISHED"
+        raw.close()
+
+
+def test_another_round_is_stale(trainer: Raw) -> None:
+    assert trainer.submit(round_index=1).state == pb.STALE
+    assert trainer.status(r=7).state == pb.STALE
+
+
+def test_a_data_rpc_without_its_header(trainer: Raw) -> None:
+    error = fault(trainer.submit_bytes, b"\xff\xff\xff")
+    assert str(error).startswith("the first message is no UpdateHeader")
+    assert type(fault(trainer.submit_bytes)) is SessionError
+
+
+def report(raw: Raw, index: int = 0, **metrics: tuple[float, float]) -> Any:
+    sums = {k: pb.MetricSum(total=t, num=n) for k, (t, n) in metrics.items()}
+    request = pb.ReportEvaluationRequest(
+        session=raw.session, run_id=raw.run_id, model_index=index, metrics=sums
+    )
+    return raw.stub.ReportEvaluation(request, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "text"),
+    [
+        (1, (1.0, 1), "there is no model x_1 yet"),
+        (0, (float("nan"), 1), "metric 'loss' is not a finite sum over a positive count"),
+        (0, (1.0, 0), "metric 'loss' is not a finite sum over a positive count"),
+        (0, (1.0, float("inf")), "metric 'loss' is not a finite sum over a positive count"),
+    ],
+)
+def test_numbers_that_are_none(
+    index: int, value: tuple[float, float], text: str, trainer: Raw, server: Coordinator
+) -> None:
+    says(fault(report, trainer, index, loss=value), errors.ProtocolError, text)
+    assert server.run()["metrics"] == []
+
+
+def test_numbers_of_a_stranger(raw: Raw, trainer: Raw, server: Coordinator) -> None:
+    stranger = Raw(server)
+    stranger.join(silo_id="site-z", instance_id="z")
+    text = f"site-z is not part of {stranger.run_id}"
+    says(fault(report, stranger, loss=(1.0, 1)), errors.ProtocolError, text)
+    assert stranger.submit().state == pb.STALE
+    stranger.close()
+
+
+def test_the_last_word_of_a_silo_about_a_model_counts(trainer: Raw, server: Coordinator) -> None:
+    report(trainer, loss=(4.0, 2))
+    report(trainer, loss=(6.0, 2))
+    (point,) = server.run()["metrics"]
+    assert (point["metrics"], point["num_silos"]) == ({"loss": 3.0}, 1)
+
+
+def test_two_instances_at_once_get_one_name_once(server: Coordinator) -> None:
+    both = [Raw(server), Raw(server)]
+    calls = [
+        raw.stub.Join.future(
+            pb.JoinRequest(
+                protocol_version=PROTOCOL_VERSION, silo_id="twin", instance_id=f"i{k}", role=1
+            ),
+            timeout=30,
+        )
+        for k, raw in enumerate(both)
+    ]
+    codes = sorted((call.code() for call in calls), key=str)
+    assert codes == [grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.OK]
+    for raw in both:
+        raw.close()
