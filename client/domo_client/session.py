@@ -25,12 +25,12 @@ from platformdirs import user_state_path
 from torch import Tensor, nn
 
 from domo.batches import configure_torch
-from domo.errors import ConfigError, RoundError
+from domo.errors import ConfigError, DivergenceError, DomoError, ProtocolError, RoundError
 from domo.training import LocalResult, LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, byte_view, digest
 from domo_client.connection import Connection, Offer, Turn
 from domo_client.reporter import Progress, Reporter
-from domo_client.state import SiloState
+from domo_client.state import PendingUpdate, SiloState
 from domo_proto import SILO_ID
 from domo_proto.channel import TlsFiles, check_address, is_loopback
 from domo_proto.codec import VectorId
@@ -40,6 +40,7 @@ SECTIONS = {
     Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
 }
 MAX_BACKOFF_S = 60.0
+REFUSED = "REFUSED"
 MAX_REASON = 300
 """Longest text of a foreign exception that leaves the site: a traceback could show data."""
 CLOSE_S = 5.0
@@ -198,7 +199,12 @@ class Silo:
         own = [digest(flat.read(Section.FROZEN))]
         while True:
             self._progress("waiting", offer.run_id)
-            turn = self.connection.fetch_round(offer.run_id, evaluated, own)
+            try:
+                turn = self.connection.fetch_round(offer.run_id, evaluated, own)
+            except OSError as error:  # a full disk: the model cannot be kept
+                self.fail(error)
+                backoff_s = self._back_off(backoff_s)
+                continue
             if turn.action == "END":
                 self._state.drop_pending()
                 self.outcome = Outcome(offer.run_id, turn.outcome, turn.text, turn.round_index)
@@ -215,13 +221,17 @@ class Silo:
             self._failed = False
             yield rnd
             evaluated = turn.round_index if turn.evaluate else evaluated
-            if self._failed:
-                time.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
-                continue
-            if trains and not rnd.abandoned:
+            if trains and not self._failed and not rnd.abandoned:
                 self._send(offer, turn, rnd, rnd.finish())
-                backoff_s = 1.0
+                backoff_s = backoff_s if self._failed else 1.0
+            if self._failed:
+                backoff_s = self._back_off(backoff_s)
+
+    @staticmethod
+    def _back_off(seconds: float) -> float:
+        """Wait after a failure; returns how long to wait after the next one."""
+        time.sleep(seconds)
+        return min(2 * seconds, MAX_BACKOFF_S)
 
     def _progress(
         self, phase: str, run_id: str, round_index: int | None = None, num_steps: int = 0
@@ -275,8 +285,8 @@ class Silo:
         if update is None:
             return False
         self._progress("uploading", offer.run_id, turn.round_index)
-        self.connection.submit(update)
-        return True
+        state, _ = self._submit(update)
+        return state != REFUSED
 
     def _send(self, offer: Offer, turn: Turn, rnd: LocalRound, result: LocalResult) -> None:
         progress = self._reporter.progress
@@ -287,16 +297,35 @@ class Silo:
             (VectorId.FLOAT_BUFFERS, result.float_buffers),
             (VectorId.INTEGER_BUFFERS, result.integer_buffers),
         ]
-        update = self._state.save_pending(
-            offer.run_id,
-            turn.round_index,
-            _basis(offer, turn),
-            [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)],
-            result.num_steps,
-            result.metrics,
-        )
-        state, text = self.connection.submit(update)
+        update, wait_s = None, 1.0
+        while update is None:
+            try:
+                update = self._state.save_pending(
+                    offer.run_id,
+                    turn.round_index,
+                    _basis(offer, turn),
+                    [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)],
+                    result.num_steps,
+                    result.metrics,
+                )
+            except OSError as error:  # a full disk; the update waits in memory
+                self._reporter.beat(failure=describe(error))
+                wait_s = self._back_off(wait_s)
+                if not self._reporter.may_go_on():
+                    return
+        state, text = self._submit(update)
         self.on_sent(rnd, state, text)
+
+    def _submit(self, update: PendingUpdate) -> tuple[str, str]:
+        """Send an update; a refused one is this silo's failure, and is forgotten."""
+        try:
+            return self.connection.submit(update)
+        except DomoError as error:
+            if type(error) not in (ProtocolError, DivergenceError):
+                raise
+            self._state.drop_pending()
+            self.fail(error)
+            return REFUSED, str(error)
 
 
 def _basis(offer: Offer, turn: Turn) -> str:

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from domo.console import console, err_console, say
 from domo.training import LocalRound
 from domo_client.connection import Offer
-from domo_client.session import Outcome, Silo
+from domo_client.session import REFUSED, Outcome, Silo
 
 
 def human_bytes(count: float) -> str:
@@ -129,7 +129,9 @@ class Ui:
             sent, got = now[0] - self._bytes[0], now[1] - self._bytes[1]
             self._bytes = now
             pieces.append(f"received {human_bytes(got)}, sent {human_bytes(sent)}")
-        if state != "ACCEPTED":
+        if state == REFUSED:
+            pieces.append(f"was refused: {text}")
+        elif state != "ACCEPTED":
             pieces.append(f"came too late: {text}" if text else "came too late")
         say(line + ", ".join(pieces))
 

@@ -3,8 +3,10 @@
 Any tool that reads safetensors can load the file; domo finds the sections again from the metadata.
 """
 
+import errno
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from domo import disk
 from domo.batches import seed_for
 from domo.errors import StateError, TaskError
 from domo.tasks.base import Task
@@ -22,24 +25,25 @@ FORMAT_VERSION = "1"
 Vectors = Mapping[Section, Tensor]
 
 
-def fsync_directory(path: Path) -> None:
-    """Make renames in a folder durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a file durably: under a temporary name, fsync, rename, fsync of the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file durably: under a temporary name, fsync, rename, fsync of the folder.
+
+    Raises:
+        OSError: A full disk, for one; nothing is left then, and an older file stays as it was.
+    """
+    disk.make_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, temporary, metadata | {"format_version": FORMAT_VERSION})
-    with temporary.open("rb+") as f:
-        os.fsync(f.fileno())
-    temporary.replace(path)
-    fsync_directory(path.parent)
+    try:
+        save_file(tensors, temporary, metadata | {"format_version": FORMAT_VERSION})
+        disk.sync_path(temporary)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, SafetensorError):
+            found = re.search(r"os error (\d+)|code: (\d+)", str(error))
+            code = int(found.group(1) or found.group(2)) if found else errno.EIO
+            raise OSError(code, os.strerror(code), str(path)) from error
+        raise
+    disk.replace(temporary, path)
 
 
 def save_model(

@@ -92,6 +92,12 @@ class RunConfig(BaseModel):
     grace_s: float = Field(0.0, ge=0)
     """Seconds that a round stays open for the others once it has min_silos updates."""
 
+    norm_check: Literal["off", "warn", "reject"] = "warn"
+    """What happens to an update whose norm is far above the others' (three or more): nothing, an
+    event, or the round is closed without it."""
+    norm_factor: float = Field(10.0, gt=1, allow_inf_nan=False)
+    """How many times the median norm is far."""
+
     evaluate_every: int = Field(1, ge=0)
     """Test the server model every so many rounds (and at the end); 0: never."""
     evaluation_deadline_s: Positive = 120.0

@@ -50,6 +50,7 @@ class Coordinator:
         self.sessions = Sessions(report_interval_s)
         self.broadcast = Broadcast()
         self.events = EventLog(store, self.broadcast)
+        self.dropped: dict[str, str] = {}
         self.current: Run | None = None
         self.recent: dict[str, Run] = {}
         self.started_at = time.monotonic()
@@ -61,6 +62,8 @@ class Coordinator:
 
     def start(self) -> None:
         """Go on with what the database says is unfinished."""
+        rows = self.store.all_silos()
+        self.dropped |= {r["silo_id"]: r["dropped"] for r in rows if r["dropped"] is not None}
         self._task = asyncio.create_task(self._work(), name="runs")
 
     async def shutdown(self) -> None:
@@ -109,6 +112,7 @@ class Coordinator:
             self.sessions,
             self.broadcast,
             self.events,
+            self.dropped,
         )
 
     def folder(self, run_id: str) -> Path:
@@ -191,6 +195,77 @@ class Coordinator:
             )
         if self.current is not None and self.current.run_id == run_id:
             self.current.stop_text = "stopped by the admin"
+        self.broadcast.notify()
+
+    def _in_rounds(self, run_id: str, row: Mapping[str, Any] | None) -> Run:
+        run = self.current
+        if row is None:
+            raise ConfigError(f"there is no run {run_id!r}")
+        phases = (Phase.OPEN, Phase.CLOSING, Phase.PAUSED)
+        if run is None or run.run_id != run_id or run.state.phase not in phases:
+            state = run.state.phase if run and run.run_id == run_id else row["state"]
+            raise ConfigError(f"run {run_id} is {state.lower()}, not in its rounds")
+        return run
+
+    async def pause(self, run_id: str) -> None:
+        """Hold a run; updates that come are still taken.
+
+        Raises:
+            ConfigError: No such run, or it is not in its rounds.
+        """
+        run = self._in_rounds(run_id, await asyncio.to_thread(self.store.run, run_id))
+        run.pause_wanted = True
+        self.broadcast.notify()
+
+    async def resume(self, run_id: str) -> None:
+        """Go on with a paused run.
+
+        Raises:
+            ConfigError: No such run, or it is not paused.
+        """
+        run = self._in_rounds(run_id, await asyncio.to_thread(self.store.run, run_id))
+        if not run.pause_wanted:
+            raise ConfigError(f"run {run_id} is not paused")
+        run.pause_wanted = False
+        self.broadcast.notify()
+
+    async def drop(self, silo_id: str, reason: str) -> None:
+        """Leave a silo out of all rounds from the open one on.
+
+        Raises:
+            ConfigError: No such silo, or it is out already.
+        """
+        await self._known(silo_id)
+        if silo_id in self.dropped:
+            raise ConfigError(f"{silo_id} is left out already: {self.dropped[silo_id]}")
+        self.dropped[silo_id] = reason = reason.strip()[:500] or "no reason given"
+        await asyncio.to_thread(self.store.mark_silo, silo_id, dropped=reason)
+        if self.current is not None:
+            self.current.leave_out(silo_id)
+        self._say("dropped", f"{silo_id} is left out by the admin: {reason}", silo_id)
+
+    async def readmit(self, silo_id: str) -> None:
+        """Take a dropped silo back, or let one join with a new state folder.
+
+        Raises:
+            ConfigError: No such silo.
+        """
+        await self._known(silo_id)
+        if self.dropped.pop(silo_id, None) is not None:
+            await asyncio.to_thread(self.store.mark_silo, silo_id, dropped=None)
+            if self.current is not None:
+                self.current.take_back(silo_id)
+        else:
+            await asyncio.to_thread(self.store.mark_silo, silo_id, readmitted=True)
+        self._say("readmitted", f"{silo_id} is re-admitted by the admin", silo_id)
+
+    async def _known(self, silo_id: str) -> None:
+        if await asyncio.to_thread(self.store.silo, silo_id) is None:
+            raise ConfigError(f"no silo named {silo_id!r} has ever joined")
+
+    def _say(self, kind: str, text: str, silo_id: str) -> None:
+        run_id = self.current.run_id if self.current is not None else None
+        self.events.say(kind, text, run_id, silo_id)
         self.broadcast.notify()
 
     # silos

@@ -99,7 +99,7 @@ class CoordinatorView:
         """All silos, by id."""
         rows = await asyncio.to_thread(self._store.all_silos)
         status = self._c.sessions.status
-        return [status(r["silo_id"], r["role"], r["software_version"]) for r in rows]
+        return [status(r["silo_id"], r["role"], r["software_version"], r["dropped"]) for r in rows]
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         """The newest events with an id above `after`, oldest first."""
@@ -183,6 +183,32 @@ class CoordinatorView:
     async def stop(self, run_id: str) -> RunSummary:
         """Stop a run."""
         await self._c.stop(run_id)
+        return await self._after(run_id)
+
+    async def pause(self, run_id: str) -> RunSummary:
+        """Hold a run."""
+        await self._c.pause(run_id)
+        return await self._after(run_id)
+
+    async def resume(self, run_id: str) -> RunSummary:
+        """Go on with a paused run."""
+        await self._c.resume(run_id)
+        return await self._after(run_id)
+
+    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+        """Leave a silo out."""
+        await self._c.drop(silo_id, reason)
+        return await self._silo(silo_id)
+
+    async def readmit(self, silo_id: str) -> SiloStatus:
+        """Take a silo back."""
+        await self._c.readmit(silo_id)
+        return await self._silo(silo_id)
+
+    async def _silo(self, silo_id: str) -> SiloStatus:
+        return next(s for s in await self.silos() if s.silo_id == silo_id)
+
+    async def _after(self, run_id: str) -> RunSummary:
         row = await asyncio.to_thread(self._store.run, run_id)
         assert row is not None
         return await self._summary(row)

@@ -8,35 +8,39 @@ between, the next start finds which step was reached and goes on from there.
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from sqlalchemy.exc import OperationalError
 from torch import Tensor
 
-from domo.algorithm import inference_scale, reference_steps, server_round
 from domo.errors import DomoError, RoundTimeoutError
-from domo.fold import average
 from domo.model_file import build_initial, load_model, save_model
 from domo.tasks import load_task
 from domo.vector import Layout, Section, byte_view, digest
-from domo_proto.codec import VectorId
 from domo_server.checkpoint import (
-    ServerState,
     export_model,
     initial_state,
     load_checkpoint,
     prune_checkpoints,
     save_checkpoint,
 )
-from domo_server.round_state import Phase, RoundState, Signal, judge
+from domo_server.closing import make_record, outliers, sum_round
+from domo_server.round_state import Phase, Policy, RoundState, Signal, judge
 from domo_server.run import Enrolment, Run, WireVector
-from domo_server.spool import SpooledUpdate, update_path
 from domo_server.store import now_text
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LOOK_S = 5.0
+"""A waiting run looks at least this often, so that its text stays true."""
+DISK_S = 2.0
+"""Pause between attempts to write to a full disk."""
+NOBODY = "every silo of this round is left out; re-admit one, or stop the run"
 
 Row = Mapping[str, Any]
 
@@ -51,6 +55,7 @@ class RunLoop:
 
     def __init__(self, run: Run, writing: asyncio.Lock):
         self._run, self._writing = run, writing
+        self._paused_at = run.clock()
         self._frozen = torch.empty(0, dtype=torch.uint8)
 
     async def execute(self, row: Row) -> None:
@@ -60,8 +65,8 @@ class RunLoop:
             await self._prepare(row)
             if run.state.phase is Phase.WAITING:
                 await self._freeze_roster()
-            while run.state.phase in (Phase.OPEN, Phase.CLOSING):
-                if run.state.phase is Phase.OPEN and not await self._collect():
+            while run.state.phase in (Phase.OPEN, Phase.PAUSED, Phase.CLOSING):
+                if run.state.phase is not Phase.CLOSING and not await self._collect():
                     break
                 await self._close()
             if run.state.phase is Phase.EVALUATING:
@@ -77,10 +82,9 @@ class RunLoop:
     async def _prepare(self, row: Row) -> None:
         run = self._run
         path = run.folder / "x0.safetensors"
-        async with self._writing:
-            if row["roster"] is None and not path.exists():
-                await asyncio.to_thread(self._make_x0, path)
-            layout, vectors, _ = await asyncio.to_thread(load_model, path)
+        if row["roster"] is None and not path.exists():
+            await self._on_disk(self._make_x0, path)
+        layout, vectors, _ = await asyncio.to_thread(load_model, path)
         self._frozen = vectors[Section.FROZEN]
         run.frozen_wire = None
         if len(self._frozen):
@@ -135,10 +139,16 @@ class RunLoop:
         if r >= run.config.num_rounds:
             run.state = RoundState(Phase.EVALUATING, r)
             return
-        await run.restore_updates()
         records = await asyncio.to_thread(run.store.rounds_of, run.run_id)
         if records and records[-1]["round_index"] == r:
+            run.recorded = {p["silo_id"]: p["digest"] for p in records[-1]["participants"]}
+            run.sampled = list(run.recorded)  # an update lost with the power is sent again
+        await run.restore_updates()
+        if run.recorded is not None and len(run.accepted) == len(run.recorded):
             run.state = RoundState(Phase.CLOSING, r, row["attempt"])
+        elif row["state"] == "PAUSED":
+            run.state = RoundState(Phase.PAUSED, r, row["attempt"])
+            run.pause_wanted = True
         done = f"round {r + 1} of {run.config.num_rounds}"
         run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here")
 
@@ -155,8 +165,8 @@ class RunLoop:
             run.config.weight_of(silo_id, n)
             run.config.steps_at(0, silo_id, n)
         run.roster = roster
-        await asyncio.to_thread(
-            run.store.update_run, run.run_id, state="OPEN", roster=roster, detail=""
+        await self._on_disk(
+            lambda: run.store.update_run(run.run_id, state="OPEN", roster=roster, detail="")
         )
         run.open_round()
         run.move(Signal.ROSTER_FROZEN)
@@ -171,141 +181,110 @@ class RunLoop:
             if run.stop_text is not None:
                 await self._end(Signal.STOP, run.stop_text)
                 return False
+            if run.pause_wanted != (run.state.phase is Phase.PAUSED):
+                await self._pause_or_resume()
+            if run.state.phase is Phase.PAUSED or not run.sampled:
+                run.detail = "paused by the admin" if run.sampled else NOBODY
+                await run.broadcast.changed(LOOK_S)
+                continue
             now = run.clock()
             quorum_for = None if run.quorum_at is None else now - run.quorum_at
+            policy = run.policy if run.recorded is None else Policy()
             verdict = judge(
-                run.policy, run.sampled, run.accepted, run.failed, now - run.opened_at, quorum_for
+                policy, run.sampled, run.accepted, run.failed, now - run.opened_at, quorum_for
             )
-            run.detail = verdict.text
+            run.detail = verdict.text + run.notes_on(verdict.missing)
             if verdict.action == "close":
                 return True
             if verdict.action == "fail":
                 raise RoundTimeoutError(verdict.text, verdict.missing)
-            await run.broadcast.changed(verdict.wait_s)
+            await run.broadcast.changed(min(verdict.wait_s or LOOK_S, LOOK_S))
+
+    async def _pause_or_resume(self) -> None:
+        run = self._run
+        if run.pause_wanted:
+            self._paused_at = run.clock()
+            run.move(Signal.PAUSE)
+            run.say("paused", f"paused in round {run.state.round_index + 1}")
+        else:
+            away = run.clock() - self._paused_at
+            run.opened_at += away  # deadline and grace do not run while a run is paused
+            run.quorum_at = None if run.quorum_at is None else run.quorum_at + away
+            run.move(Signal.RESUME)
+            run.say("resumed", f"goes on in round {run.state.round_index + 1}")
+        await self._set_state(run.state.phase.value)
 
     async def _close(self) -> None:
+        """Record the set, sum it, write the checkpoint, commit."""
         run, r = self._run, self._run.state.round_index
-        config = run.config
-        async with self._writing:
-            if run.state.phase is Phase.OPEN:
-                record = self._record(r)
-                run.move(Signal.QUORUM)
-                await asyncio.to_thread(run.store.begin_close, run.run_id, record)
-            else:
-                record = (await asyncio.to_thread(run.store.rounds_of, run.run_id))[-1]
-            run.detail = f"summing {len(record['participants'])} updates"
-            following = await asyncio.to_thread(self._sum, record)
-            name, checkpoint_digest = await asyncio.to_thread(
-                save_checkpoint, run.folder / "checkpoints", following
-            )
-            last = r + 1 >= config.num_rounds
-            await asyncio.to_thread(
-                run.store.commit_round,
-                run.run_id,
-                r,
-                {"closed_at": now_text(), "duration_s": run.clock() - run.opened_at},
-                {
-                    "state": "EVALUATING" if last else "OPEN",
-                    "rounds_done": r + 1,
-                    "attempt": 0,
-                    "checkpoint": name,
-                    "checkpoint_digest": checkpoint_digest,
-                    "inference_scale": following.inference_scale,
-                    "detail": "",
-                },
-            )
-            spool = run.spool
-            run.server = following
-            run.detail = ""
-            next_phase = Signal.LAST_COMMITTED if last else Signal.COMMITTED
-            run.revision += 1
-            run.move(next_phase)
-            run.open_round()
-            await asyncio.to_thread(prune_checkpoints, run.folder / "checkpoints", name)
-            await asyncio.to_thread(rmtree, spool, True)
+        config, checkpoints = run.config, run.folder / "checkpoints"
+        assert run.server is not None
+        if run.state.phase is Phase.OPEN:
+            run.move(Signal.QUORUM)
+        record = await self._on_disk(self._record)
+        run.detail = f"summing {len(record['participants'])} updates"
+        following = await self._on_disk(sum_round, run.kernel, run.server, record, run.spool)
+        name, checkpoint_digest = await self._on_disk(save_checkpoint, checkpoints, following)
+        last = r + 1 >= config.num_rounds
+        run_values = {
+            "state": "EVALUATING" if last else "OPEN",
+            "rounds_done": r + 1,
+            "attempt": 0,
+            "checkpoint": name,
+            "checkpoint_digest": checkpoint_digest,
+            "inference_scale": following.inference_scale,
+            "detail": "",
+        }
+        round_values = {"closed_at": now_text(), "duration_s": run.clock() - run.opened_at}
+        await self._on_disk(run.store.commit_round, run.run_id, r, round_values, run_values)
+        spool = run.spool
+        run.server, run.detail = following, ""
+        run.revision += 1
+        run.move(Signal.LAST_COMMITTED if last else Signal.COMMITTED)
+        run.open_round()
+        await asyncio.to_thread(prune_checkpoints, checkpoints, name)
+        await asyncio.to_thread(rmtree, spool, True)
         done = f"round {r + 1} of {config.num_rounds} committed"
         loss = record["train_loss"]
         tail = f", train loss {loss:.4f}" if loss is not None else ""
         run.say("round-committed", f"{done} with {len(record['participants'])} silos{tail}")
 
-    def _record(self, r: int) -> dict[str, Any]:
-        """The row that fixes what round r is closed with."""
-        run = self._run
-        present = [s for s in run.sampled if s in run.accepted]
-        left_out = {
-            s: run.failed.get(s, "no update in time") for s in run.sampled if s not in present
-        }
-        participants = []
-        for silo_id in present:
-            row = run.accepted[silo_id]
-            omega = run.config.weight_of(silo_id, run.enrolments[silo_id].num_samples)
-            participants.append(
-                {
-                    "silo_id": silo_id,
-                    "weight": omega,
-                    "num_steps": row["num_steps"],
-                    "update_norm": row["update_norm"],
-                    "train_loss": row["metrics"].get("loss"),
-                    "digest": row["digest"],
-                    "vectors": row["vectors"],
-                }
-            )
-        omegas = [p["weight"] for p in participants]
-        losses = [p["train_loss"] for p in participants]
-        mean = None
-        if all(v is not None for v in losses):
-            mean = sum(w * v for w, v in zip(omegas, losses, strict=True)) / sum(omegas)
-        return {
-            "round_index": r,
-            "opened_at": run.opened_text,
-            "local_lr": run.config.lr_at(r),
-            "reference_steps": reference_steps(omegas, [p["num_steps"] for p in participants]),
-            "participants": participants,
-            "left_out": left_out,
-            "train_loss": mean,
-        }
+    def _record(self) -> dict[str, Any]:
+        """The set that the round is closed with: the database's, or made and recorded now."""
+        run, r = self._run, self._run.state.round_index
+        records = run.store.rounds_of(run.run_id)
+        if records and records[-1]["round_index"] == r:
+            return records[-1]
+        accepted, left_out = dict(run.accepted), run.reasons_missing()
+        if run.config.norm_check != "off":
+            norms = {s: row["update_norm"] for s, row in accepted.items()}
+            for silo_id, why in outliers(norms, run.config.norm_factor).items():
+                if run.config.norm_check == "reject":
+                    left_out[silo_id] = why
+                    del accepted[silo_id]
+                kind = "refused" if run.config.norm_check == "reject" else "unusual"
+                run.store.add_event(kind, f"{silo_id}: {why}", run.run_id, silo_id)
+        samples = {s: run.enrolments[s].num_samples for s in accepted}
+        record = make_record(run.config, r, run.sampled, accepted, samples, left_out)
+        run.store.begin_close(run.run_id, {**record, "opened_at": run.opened_text})
+        return record
 
-    def _sum(self, record: Row) -> ServerState:
-        """x_{r+1}, m_{r+1} and what else follows, from the recorded set. Runs on a thread."""
-        run, state = self._run, self._run.server
-        assert state is not None
-        members = record["participants"]
-        omegas = [p["weight"] for p in members]
-        steps = [p["num_steps"] for p in members]
-        h, r = record["local_lr"], state.round_index
-        files = [
-            SpooledUpdate(
-                update_path(run.spool, p["silo_id"], p["digest"]),
-                [(v, n) for v, n in p["vectors"]],
-            )
-            for p in members
-        ]
-        try:
-            x, m = server_round(
-                run.kernel,
-                state.x,
-                state.m,
-                [f.reader(VectorId.UPDATE) for f in files],
-                omegas,
-                steps,
-                h,
-            )
-
-            def mean(vector_id: VectorId, n: int) -> Tensor:
-                return average([f.reader(vector_id) for f in files], omegas, n)
-
-            mbar = mean(VectorId.LOCAL_MOMENTUM, len(x)) if run.kernel.average else None
-            buffers = dict(state.buffers)
-            if n := len(buffers[Section.FLOAT_BUFFER]):
-                buffers[Section.FLOAT_BUFFER] = mean(VectorId.FLOAT_BUFFERS, n)
-            if len(buffers[Section.INTEGER_BUFFER]):
-                buffers[Section.INTEGER_BUFFER] = files[0].whole(VectorId.INTEGER_BUFFERS)
-        finally:
-            for f in files:
-                f.close()
-        p_ref = reference_steps(omegas, steps)
-        scale = inference_scale(run.kernel, h, p_ref)
-        return ServerState(r + 1, x, m, state.x, mbar, scale, buffers)
+    async def _on_disk(self, work: Callable[..., T], *args: Any) -> T:
+        """Durable work on a thread; a full disk is waited out, a shutdown waits for the work."""
+        run, said = self._run, False
+        while True:
+            try:
+                async with self._writing:
+                    return await asyncio.to_thread(work, *args)
+            except (OSError, OperationalError) as error:
+                reason = getattr(error, "strerror", None) or str(getattr(error, "orig", error))
+                where = getattr(error, "filename", None)
+                at = f" ({where})" if where else ""
+                run.detail = f"the coordinator cannot go on: {reason}{at}; it tries again"
+                if not said:
+                    run.say("disk", run.detail)
+                said = True
+            await asyncio.sleep(DISK_S)
 
     # end
 
@@ -331,8 +310,10 @@ class RunLoop:
         run = self._run
         run.detail = text
         if run.server is not None and run.layout is not None:
-            async with self._writing:
+            try:
                 await asyncio.to_thread(self._export)
+            except OSError as error:  # it can be made again from the checkpoint
+                log.warning("[%s] the model was not exported: %s", run.run_id, error)
         run.move(signal)
         state = run.state.phase.value
         await self._set_state(state, finished_at=now_text())
@@ -354,9 +335,8 @@ class RunLoop:
 
     async def _set_state(self, state: str, **values: Any) -> None:
         run = self._run
-        await asyncio.to_thread(
-            run.store.update_run, run.run_id, state=state, detail=run.detail, **values
-        )
+        values |= {"state": state, "detail": run.detail}
+        await self._on_disk(lambda: run.store.update_run(run.run_id, **values))
         run.broadcast.notify()
 
 

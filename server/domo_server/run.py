@@ -75,6 +75,7 @@ class Run:
         sessions: Sessions,
         broadcast: Broadcast,
         events: EventLog,
+        dropped: Mapping[str, str],
         clock: Callable[[], float] = time.monotonic,
     ):
         self.run_id, self.config, self.folder = run_id, config, folder
@@ -87,7 +88,7 @@ class Run:
             config.grace_s,
         )
         self.store, self.sessions, self.broadcast, self.clock = store, sessions, broadcast, clock
-        self.events = events
+        self.events, self.dropped = events, dropped
         self.state = RoundState()
         self.ready = False
         self.detail = ""
@@ -97,6 +98,7 @@ class Run:
         self.wire: dict[VectorId, WireVector] = {}
         self.enrolments: dict[str, Enrolment] = {}
         self.roster: list[str] | None = None
+        self.chosen: list[str] = []
         self.sampled: list[str] = []
         self.accepted: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}
@@ -105,6 +107,8 @@ class Run:
         self.opened_text = now_text()
         self.quorum_at: float | None = None
         self.stop_text: str | None = None
+        self.pause_wanted = False
+        self.recorded: dict[str, str] | None = None
         self.revision = 0
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -116,6 +120,8 @@ class Run:
             return False
         if session.role == "evaluator" or session.silo_id in self.enrolments:
             return True
+        if session.silo_id in self.dropped:
+            return False
         if self.roster is not None:
             return session.silo_id in self.roster
         return self.config.roster is None or session.silo_id in self.config.roster
@@ -252,9 +258,14 @@ class Run:
         """Folder of the open round's uploads."""
         return self.folder / "spool" / f"round-{self.state.round_index:06d}"
 
+    def collects(self, round_index: int) -> bool:
+        """Whether updates of this round are taken; a paused round takes them too."""
+        phases = (Phase.OPEN, Phase.PAUSED)
+        return round_index == self.state.round_index and self.state.phase in phases
+
     def upload_state(self, silo_id: str, round_index: int, upload_digest: str) -> tuple[str, int]:
         """Whether an upload is absent, partial, accepted or stale; and the bytes held."""
-        if round_index != self.state.round_index or self.state.phase is not Phase.OPEN:
+        if not self.collects(round_index):
             return "stale", 0
         if silo_id in self.accepted:
             same = self.accepted[silo_id]["digest"] == upload_digest
@@ -275,6 +286,11 @@ class Run:
         Raises:
             ProtocolError: Wrong vectors, sizes or number of steps.
         """
+        if self.recorded is not None and self.recorded.get(silo_id) != upload_digest:
+            raise ProtocolError(
+                f"round {self.state.round_index + 1} is being closed with another update of "
+                f"{silo_id}, which was lost here; only that one can be taken"
+            )
         expected = self.expected_parts()
         if [(p.vector_id, p.num_bytes) for p in expected] != list(parts):
             right = [(int(p.vector_id), p.num_bytes) for p in expected]
@@ -303,7 +319,7 @@ class Run:
         metrics: Mapping[str, float],
     ) -> bool:
         """Record a whole, checked update; False if its round has closed meanwhile."""
-        if round_index != self.state.round_index or self.state.phase is not Phase.OPEN:
+        if not self.collects(round_index):
             return False
         row = {
             "digest": upload.digest,
@@ -319,7 +335,7 @@ class Run:
             silo_id=silo_id,
             **row,
         )
-        if round_index != self.state.round_index or self.state.phase is not Phase.OPEN:
+        if not self.collects(round_index):
             return False
         self.take(silo_id, row)
         self.broadcast.notify()
@@ -353,7 +369,8 @@ class Run:
     def should_abandon(self, silo_id: str, round_index: int) -> bool:
         """Whether a silo trains for a round that is over."""
         r, phase = self.state.round_index, self.state.phase
-        return round_index != r or phase not in (Phase.OPEN, Phase.PAUSED)
+        over = round_index != r or phase not in (Phase.OPEN, Phase.PAUSED)
+        return over or silo_id not in self.sampled
 
     # what the loop does
 
@@ -378,9 +395,48 @@ class Run:
         if self.frozen_wire is not None:
             self.wire[VectorId.FROZEN] = self.frozen_wire
         last = r >= self.config.num_rounds
-        self.sampled = [] if last else self.config.participants_at(r, self.roster)
+        self.chosen = [] if last else self.config.participants_at(r, self.roster)
+        self.sampled = [s for s in self.chosen if s not in self.dropped]
+        self.recorded = None
         self.accepted, self.failed, self.quorum_at = {}, {}, None
         self.opened_at, self.opened_text = self.clock(), now_text()
+
+    def leave_out(self, silo_id: str) -> None:
+        """Take a silo that was just dropped out of the open round."""
+        if self.recorded is None and silo_id in self.sampled:
+            self.sampled.remove(silo_id)
+            self.accepted.pop(silo_id, None)
+            self.broadcast.notify()
+
+    def take_back(self, silo_id: str) -> None:
+        """A silo was re-admitted: from the next round on, or now where nobody is left."""
+        if not self.sampled and silo_id in self.chosen:
+            self.sampled = [silo_id]
+        self.broadcast.notify()
+
+    def reasons_missing(self) -> dict[str, str]:
+        """Why each silo of the round without an update has none."""
+        reasons = {}
+        for silo_id in self.chosen:
+            if silo_id in self.dropped:
+                reasons[silo_id] = f"dropped by the admin: {self.dropped[silo_id]}"
+            elif silo_id not in self.sampled:
+                reasons[silo_id] = "re-admitted after this round had begun"
+            elif silo_id not in self.accepted:
+                online = self.sessions.is_online(silo_id)
+                late = "no update in time" if online else "not connected"
+                reasons[silo_id] = self.failed.get(silo_id, late)
+        return reasons
+
+    def notes_on(self, missing: Sequence[str]) -> str:
+        """What is known of silos that a round waits for, where it is not plain work."""
+        notes = []
+        for silo_id in missing:
+            if silo_id in self.failed:
+                notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
+            elif not self.sessions.is_online(silo_id):
+                notes.append(f"{silo_id} {self.sessions.last_seen_text(silo_id)}")
+        return "".join(f"; {note}" for note in notes[:5])
 
     async def restore_updates(self) -> None:
         """Take back updates that were accepted before a restart and are still whole."""

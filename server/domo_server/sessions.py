@@ -132,7 +132,22 @@ class Sessions:
         session = self._by_silo.get(silo_id)
         return session is not None and self._clock() - session.last_seen < self.lease_s
 
-    def status(self, silo_id: str, role: str, software_version: str) -> SiloStatus:
+    def last_seen_text(self, silo_id: str) -> str:
+        """`last seen 4 min ago`, in words."""
+        session = self._by_silo.get(silo_id)
+        age = float("inf") if session is None else self._clock() - session.last_seen
+        if age == float("inf"):
+            return "is not connected"
+        if age < 120:
+            return f"last seen {age:.0f} s ago"
+        minutes = age / 60
+        if minutes < 120:
+            return f"last seen {minutes:.0f} min ago"
+        return f"last seen {minutes / 60:.0f} h ago"
+
+    def status(
+        self, silo_id: str, role: str, software_version: str, dropped: str | None = None
+    ) -> SiloStatus:
         """A silo as the outside sees it; the arguments are the database's, for one not seen yet."""
         s = self._by_silo.get(silo_id)
         if s is None:
@@ -141,6 +156,7 @@ class Sessions:
                 role="evaluator" if role == "evaluator" else "trainer",
                 phase="offline",
                 software_version=software_version,
+                dropped=dropped,
             )
         age = self._clock() - s.last_seen
         return SiloStatus(
@@ -160,4 +176,5 @@ class Sessions:
             software_version=s.software_version,
             last_seen_s=round(age, 3) if age != float("inf") else None,
             error=s.error,
+            dropped=dropped,
         )

@@ -223,8 +223,9 @@ class Control(Protocol):
         ...
 
     async def readmit(self, silo_id: str) -> SiloStatus:
-        """Take a dropped silo back from the next round on, or let a silo join again with a new
-        state folder.
+        """Take a dropped silo back; or let a silo join again with a new state folder.
+
+        A dropped silo takes part from the next round on.
 
         Raises:
             ConfigError: No such silo.

@@ -206,6 +206,11 @@ class Store:
                     insert(silos).values(silo_id=silo_id, first_seen=at, last_seen=at, **values)
                 )
 
+    def mark_silo(self, silo_id: str, **values: Any) -> None:
+        """Change columns of a silo that is not heard of by this."""
+        with self._engine.begin() as c:
+            c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
+
     def add_event(
         self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
     ) -> None:

@@ -102,6 +102,7 @@ silos = Table(
     Column("first_seen", String(32), nullable=False),
     Column("last_seen", String(32), nullable=False),
     Column("readmitted", Boolean, nullable=False, default=False),
+    Column("dropped", Text),
 )
 
 events = Table(
