@@ -11,6 +11,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util.exc import CommandError
 from sqlalchemy import Engine, create_engine, delete, event, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -29,20 +30,27 @@ def open_database(url: str) -> Engine:
     """Connect, and bring the tables up to date.
 
     Raises:
-        StateError: The database cannot be reached or migrated.
+        StateError: The database cannot be reached or migrated, or is a newer version's.
     """
     try:
         engine = create_engine(url)
+    except SQLAlchemyError as error:
+        raise StateError(f"cannot open the database: {error}") from error
+    try:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _sqlite_pragmas)
         config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
+        config.set_main_option("script_location", scripts)
         with engine.connect() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
-    except SQLAlchemyError as error:
-        raise StateError(f"cannot open the database {url}: {error}") from error
+    except (SQLAlchemyError, CommandError) as error:
+        engine.dispose()
+        hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
+        where = engine.url.render_as_string()  # without the password
+        raise StateError(f"cannot open the database {where}: {error}{hint}") from error
     return engine
 
 

@@ -57,6 +57,23 @@ def test_a_database_that_cannot_be_opened(name: str, tmp_path: Path) -> None:
         open_database(f"sqlite:///{tmp_path / name}")
 
 
+@pytest.mark.parametrize("url", ["no url", "nosuchdialect://user:hidden@host/db"])
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(StateError, match="^cannot open the database") as caught:
+        open_database(url)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_database_of_a_newer_version(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    engine = open_database(url)
+    with engine.begin() as c:
+        c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(StateError, match=r"'9999'; was it made by a newer domo\?"):
+        open_database(url)
+
+
 def a_run(name: str) -> dict[str, Any]:
     return {"name": name, "config": {"task": "digits"}, "config_digest": "d" * 32}
 
