@@ -34,7 +34,7 @@ def open_database(url: str) -> Engine:
     """
     try:
         engine = create_engine(url)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, ImportError) as error:  # no URL, or its driver is not installed
         raise StateError(f"cannot open the database: {error}") from error
     try:
         if engine.dialect.name == "sqlite":

@@ -57,9 +57,11 @@ def test_a_database_that_cannot_be_opened(name: str, tmp_path: Path) -> None:
         open_database(f"sqlite:///{tmp_path / name}")
 
 
-@pytest.mark.parametrize("url", ["no url", "nosuchdialect://user:hidden@host/db"])
+@pytest.mark.parametrize(
+    "url", ["no url", "nosuchdialect://user:hidden@host/db", "mysql+nosuchdriver://u:hidden@h/d"]
+)
 def test_a_url_that_is_none(url: str) -> None:
-    with pytest.raises(StateError, match="^cannot open the database") as caught:
+    with pytest.raises(StateError, match=r"^cannot open the database") as caught:
         open_database(url)
     assert "hidden" not in str(caught.value)
 

@@ -1,0 +1,69 @@
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from domo_server.broadcast import Broadcast
+from domo_server.events import EventLog
+from domo_server.store import Store, open_database
+
+
+def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    async def main() -> None:
+        events = EventLog(store, Broadcast())
+        for i in range(50):
+            events.say("kind", f"{i}", "1-r" if i % 2 else None, "site-a")
+        await events.close()
+
+    asyncio.run(main())
+    recorded = store.events_after(0, 99)
+    assert [e["text"] for e in recorded] == [str(i) for i in range(50)]
+    assert (recorded[1]["run_id"], recorded[1]["silo_id"]) == ("1-r", "site-a")
+    store.close()
+
+
+def test_whoever_waits_is_told(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    async def main() -> None:
+        broadcast = Broadcast()
+        events = EventLog(store, broadcast)
+        async with asyncio.timeout(60):
+            changed = asyncio.create_task(broadcast.changed())
+            await asyncio.sleep(0)
+            events.say("kind", "text")
+            await changed
+        assert len(store.events_after(0, 9)) == 1
+        await events.close()
+
+    asyncio.run(main())
+    store.close()
+
+
+def test_an_event_that_cannot_be_recorded_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "add_event", full)
+
+    async def main() -> None:
+        broadcast = Broadcast()
+        events = EventLog(store, broadcast)
+        changed = asyncio.create_task(broadcast.changed())
+        await asyncio.sleep(0)
+        events.say("kind", "text")
+        async with asyncio.timeout(60):
+            await changed
+        await events.close()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert "an event was not recorded: [Errno 28] No space left on device" in caplog.text
+    store.close()
