@@ -1,4 +1,6 @@
-"""The command `domo`: simulate, compare, prepare models and data, speak to a coordinator.
+"""The command `domo`: simulate, compare, prepare models and data.
+
+What speaks to a coordinator is in `domo.remote_cli`.
 
 Modules that need torch are imported when a command runs, so that help and mistakes are quick.
 """
@@ -13,6 +15,7 @@ from platformdirs import user_cache_path
 
 from domo.console import console, friendly_errors, say, setup_logging
 from domo.errors import ConfigError
+from domo.remote_cli import remote_app
 
 app = typer.Typer(
     name="domo",
@@ -33,16 +36,6 @@ DataRoot = Annotated[
         help="Folder with the task's data; by default domo's folder in the user's cache.",
     ),
 ]
-
-
-Server = Annotated[
-    str, typer.Option(envvar="DOMO_SERVER", help="The coordinator's dashboard address.")
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(help="The admin's token; DOMO_ADMIN_TOKEN, or this machine's by default."),
-]
-DASHBOARD = "http://127.0.0.1:8080"
 
 
 def main() -> None:
@@ -214,40 +207,4 @@ def split(
     say(f"{silos} silos: {out}")
 
 
-@app.command()
-@friendly_errors()
-def status(
-    server: Server = DASHBOARD,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
-) -> None:
-    """Show a coordinator's runs and silos."""
-    from domo.remote import show_status
-
-    show_status(server, as_json)
-
-
-@app.command()
-@friendly_errors()
-def submit(
-    file: Annotated[Path, typer.Argument(help="TOML file with [[runs]].")],
-    run: Annotated[str | None, typer.Option(help="Only the run of this name.")] = None,
-    server: Server = DASHBOARD,
-    token_file: TokenFile = None,
-) -> None:
-    """Hand runs to a coordinator."""
-    from domo.remote import find_token, submit_runs
-
-    submit_runs(server, file, run, find_token(token_file))
-
-
-@app.command()
-@friendly_errors()
-def stop(
-    run_id: Annotated[str, typer.Argument(help="As `domo status` shows it.")],
-    server: Server = DASHBOARD,
-    token_file: TokenFile = None,
-) -> None:
-    """Stop a run for good; what is committed stays."""
-    from domo.remote import find_token, stop_run
-
-    stop_run(server, run_id, find_token(token_file))
+app.add_typer(remote_app)

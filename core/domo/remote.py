@@ -1,19 +1,32 @@
-"""What `domo status`, `domo submit` and `domo stop` do: calls on a coordinator's REST."""
+"""What the commands of `domo.remote_cli` do: calls on a coordinator's REST."""
 
+import json
 import os
+import time
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from platformdirs import user_state_path
 from rich.table import Table
 
 from domo.config_file import load_toml, validate
-from domo.console import console, say
+from domo.console import console, err_console, say
 from domo.errors import AccessError, ConfigError, CoordinatorUnavailableError
 from domo.run_config import RunConfig
 
 TIMEOUT_S = 20.0
+FOLLOW_S = 1.0
+"""How often `domo events --follow` asks."""
+_PAGE = 1000
+_COLOURS = {
+    "red": ("fail", "refus", "error", "diverg", "disk"),
+    "yellow": ("unusual", "declin", "drop", "paus"),
+}
+"""Of events, by parts of their kinds: trouble, and what somebody should know of."""
 
 
 def default_token_file() -> Path:
@@ -40,18 +53,27 @@ def find_token(token_file: Path | None) -> str:
         ) from None
 
 
-def call(server: str, method: str, path: str, token: str = "", body: Any = None) -> Any:
+def call(
+    server: str,
+    method: str,
+    path: str,
+    token: str = "",
+    body: Any = None,
+    query: Mapping[str, Any] | None = None,
+) -> Any:
     """One REST call.
 
     Raises:
-        CoordinatorUnavailableError: Nobody answers.
+        CoordinatorUnavailableError: Nobody answers, or the coordinator cannot for the moment.
         AccessError: The token is not the admin's.
         ConfigError: The coordinator refuses; its own words.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     url = f"{server.rstrip('/')}/api/v1{path}"
     try:
-        answer = httpx.request(method, url, json=body, headers=headers, timeout=TIMEOUT_S)
+        answer = httpx.request(
+            method, url, json=body, params=query, headers=headers, timeout=TIMEOUT_S
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CoordinatorUnavailableError(f"no coordinator's REST at {server}: {error}") from None
     if answer.is_success:
@@ -60,6 +82,8 @@ def call(server: str, method: str, path: str, token: str = "", body: Any = None)
         text = answer.json()["error"]["message"]
     except (ValueError, KeyError, TypeError):
         text = f"{url} answered {answer.status_code}; is that a domo coordinator?"
+    if answer.status_code >= 500:
+        raise CoordinatorUnavailableError(text)
     raise (AccessError if answer.status_code in (401, 403) else ConfigError)(text)
 
 
@@ -76,12 +100,15 @@ def show_status(server: str, as_json: bool) -> None:
         done = f"{run['rounds_done']} of {run['num_rounds']}"
         table.add_row(run["run_id"], run["state"].lower(), done, accuracy, run["detail"])
     console.print(table if runs else "no runs yet: domo submit federation.toml")
-    table = _table("silo", "phase", "step", "last seen", "error")
+    table = _table("silo", "phase", "step", "last seen", "what")
     for silo in status["silos"]:
         seen = silo["last_seen_s"]
         steps = f"{silo['step']} of {silo['num_steps']}" if silo["num_steps"] else ""
         ago = "" if seen is None else f"{seen:.0f} s ago"
-        table.add_row(silo["silo_id"], silo["phase"], steps, ago, silo["error"] or "")
+        dropped = silo["dropped"]
+        phase = silo["phase"] if dropped is None else f"dropped, {silo['phase']}"
+        what = " / ".join(text for text in (dropped, silo["error"]) if text)
+        table.add_row(silo["silo_id"], phase, steps, ago, what)
     console.print(table if status["silos"] else "no silo has joined yet")
 
 
@@ -113,7 +140,91 @@ def submit_runs(server: str, path: Path, name: str | None, token: str) -> None:
     say(f"next: watch {server}, or domo status --server {server}")
 
 
+def pause_run(server: str, run_id: str, token: str) -> None:
+    """Hold a run until it is resumed."""
+    run = _change(server, "runs", run_id, "pause", token)
+    say(f"{run['run_id']}: " + ("paused" if run["state"] == "PAUSED" else "pausing"))
+    say(f"next: domo resume {run['run_id']}")
+
+
+def resume_run(server: str, run_id: str, token: str) -> None:
+    """Go on with a paused run."""
+    run = _change(server, "runs", run_id, "resume", token)
+    say(f"{run['run_id']}: goes on, {run['rounds_done']} of {run['num_rounds']} rounds are done")
+
+
 def stop_run(server: str, run_id: str, token: str) -> None:
     """Stop a run for good."""
-    run = call(server, "POST", f"/runs/{run_id}/stop", token)
+    run = _change(server, "runs", run_id, "stop", token)
     say(f"{run['run_id']}: {run['detail'] or 'stopping'}")
+
+
+def drop_silo(server: str, silo_id: str, reason: str, token: str) -> None:
+    """Leave a silo out until it is re-admitted."""
+    silo = _change(server, "silos", silo_id, "drop", token, {"reason": reason})
+    say(f"{silo['silo_id']} is left out" + (f": {silo['dropped']}" if silo["dropped"] else ""))
+    say(f"next: domo readmit {silo['silo_id']} takes it back")
+
+
+def readmit_silo(server: str, silo_id: str, token: str) -> None:
+    """Take a dropped silo back, or let one join with a new state folder."""
+    silos = call(server, "GET", "/silos")
+    was_out = any(s["silo_id"] == silo_id and s["dropped"] is not None for s in silos)
+    silo = _change(server, "silos", silo_id, "readmit", token)
+    name = silo["silo_id"]
+    if was_out:
+        say(f"{name} takes part again from the next round on")
+    else:
+        say(f"{name} may join again, with any state folder; start its domo-client")
+
+
+def _change(
+    server: str, kind: str, name: str, what: str, token: str, body: Any = None
+) -> Mapping[str, Any]:
+    answer = call(server, "POST", f"/{kind}/{quote(name, safe='')}/{what}", token, body)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def show_events(
+    server: str, wanted: Mapping[str, Any], limit: int, follow: bool, as_json: bool
+) -> None:
+    """Print events, oldest first.
+
+    Args:
+        server: The dashboard's address.
+        wanted: Filters of the route /events.
+        limit: How many of those that have happened.
+        follow: Go on with new ones; a coordinator that is away is waited for.
+        as_json: One object on each line.
+    """
+    query = {name: value for name, value in wanted.items() if value}
+    seen, away = 0, False
+    page = call(server, "GET", "/events", query=query | {"limit": limit})
+    while True:
+        for event in page:
+            seen = event["event_id"]
+            _show_event(event, as_json)
+        console.file.flush()
+        if not follow:
+            break
+        time.sleep(FOLLOW_S)
+        try:
+            page = call(server, "GET", "/events", query=query | {"limit": _PAGE, "after": seen})
+            away = False
+        except CoordinatorUnavailableError as error:
+            if not away:
+                err_console.print(f"{error}; waiting for it", markup=False, soft_wrap=True)
+            page, away = [], True
+
+
+def _show_event(event: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        say(json.dumps(event))
+        return
+    at = datetime.fromisoformat(event["at"]).astimezone()
+    about = "/".join(event[key] for key in ("run_id", "silo_id") if event[key])
+    where = f"[{about}] " if about else ""
+    kind = event["kind"]
+    style = next((c for c, parts in _COLOURS.items() if any(part in kind for part in parts)), None)
+    say(f"{at:%Y-%m-%d %H:%M:%S} {kind:<16} {where}{event['text']}", style=style)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,138 +18,14 @@ from domo_server.dashboard import DashboardServer, create_app, examples
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
-from domo_server.status import (
-    Event,
-    MetricPoint,
-    Participant,
-    RoundRecord,
-    RunDetail,
-    RunSummary,
-    SiloStatus,
-    Status,
-)
+from domo_server.status import Event, SiloStatus
+from tests.made_up import Federation
 
 TOKEN = "a-token-of-the-admin-that-is-long-enough"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 COOKIE = {Admin(TOKEN).cookie_name: Admin(TOKEN)._derive("session")}
 HOST = "127.0.0.1:8080"
 MODEL = b"\x08\x00\x00\x00\x00\x00\x00\x00{}      "
-
-
-class Federation:
-    """`ReadModel` and `Control` over plain lists."""
-
-    def __init__(self) -> None:
-        self.run_list = [
-            RunDetail(
-                run_id="1-fedavg",
-                name="fedavg",
-                method="FedAvg",
-                task="digits",
-                state="FINISHED",
-                num_rounds=2,
-                rounds_done=2,
-                accuracy=0.5,
-                loss=1.5,
-                created_at="2026-01-05T09:00:00Z",
-                config={"method": "FedAvg"},
-                roster=["site-a"],
-                metrics=[
-                    MetricPoint(
-                        model_index=2, metrics={"accuracy": 0.5}, num_silos=1, num_samples=9
-                    )
-                ],
-            )
-        ]
-        self.silo_list = [SiloStatus(silo_id="site-a", phase="idle", loss=float("nan"))]
-        self.event_list = [
-            Event(event_id=i, at="2026-01-05T09:00:00Z", kind="note", text=f"event {i}")
-            for i in range(1, 4)
-        ]
-        self.model_path: Path | None = None
-        self.submitted: list[Mapping[str, Any]] = []
-        self.error: Exception | None = None
-        self.changed = asyncio.Condition()
-        self.num_changes = 0
-        self.num_listeners = 0
-
-    async def status(self) -> Status:
-        if self.error is not None:
-            raise self.error
-        current = next((r for r in self.run_list if r.state == "OPEN"), None)
-        return Status(
-            version="0",
-            uptime_s=1,
-            grpc_address="0.0.0.0:50051",
-            tls=False,
-            current_run=current,
-            num_queued=0,
-            num_silos_online=len(self.silo_list),
-            silos=self.silo_list,
-        )
-
-    async def runs(self) -> Sequence[RunSummary]:
-        return [RunSummary(**run.model_dump()) for run in self.run_list]
-
-    async def run(self, run_id: str) -> RunDetail | None:
-        return next((run for run in self.run_list if run.run_id == run_id), None)
-
-    async def rounds(self, run_id: str) -> Sequence[RoundRecord] | None:
-        if await self.run(run_id) is None:
-            return None
-        part = Participant(silo_id="site-a", weight=1, num_steps=12)
-        return [
-            RoundRecord(
-                round_index=0,
-                state="COMMITTED",
-                local_lr=0.05,
-                reference_steps=12,
-                participants=[part],
-                train_loss=2.0,
-            )
-        ]
-
-    async def silos(self) -> Sequence[SiloStatus]:
-        return self.silo_list
-
-    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
-        return [event for event in self.event_list if event.event_id > after][:limit]
-
-    async def model_file(self, run_id: str) -> Path | None:
-        return self.model_path
-
-    async def changes(self) -> AsyncIterator[None]:
-        self.num_listeners += 1
-        try:
-            seen = -1
-            while True:
-                async with self.changed:
-                    await self.changed.wait_for(lambda: self.num_changes != seen)  # noqa: B023
-                    seen = self.num_changes
-                yield
-        finally:
-            self.num_listeners -= 1
-
-    async def change(self) -> None:
-        async with self.changed:
-            self.num_changes += 1
-            self.changed.notify_all()
-
-    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
-        if "method" not in config:
-            raise ConfigError("method is missing. Give one of FedAvg, DOMO")
-        self.submitted.append(config)
-        run_id = f"{len(self.run_list) + 1}-new run"
-        fields = {"run_id": run_id, "state": "OPEN", "metrics": (), "config": dict(config)}
-        self.run_list.insert(0, self.run_list[0].model_copy(update=fields))
-        return (await self.runs())[0]
-
-    async def stop(self, run_id: str) -> RunSummary:
-        run = await self.run(run_id)
-        assert run is not None
-        self.run_list.remove(run)
-        self.run_list.insert(0, run.model_copy(update={"state": "STOPPED"}))
-        return (await self.runs())[0]
 
 
 @pytest.fixture
@@ -218,8 +94,62 @@ def test_events_by_page(app: FastAPI) -> None:
         return [event["event_id"] for event in get(app, f"/events{query}").json()]
 
     assert ids("") == [1, 2, 3]
-    assert ids("?after=1&limit=1") == [2]
+    assert ids("?after=1&limit=1") == [3]
     assert ids("?after=3") == []
+
+
+def test_events_of_a_run_a_silo_and_a_kind(app: FastAPI, federation: Federation) -> None:
+    facts = [
+        ("refused", "1-fedavg", "site-a"),
+        ("silo-failed", "1-fedavg", "site-b"),
+        ("refused", "2-domo", "site-b"),
+        ("joined", None, "site-b"),
+    ]
+    federation.event_list += [
+        Event(event_id=i, at="2026-01-05T09:00:00Z", kind=k, text="t", run_id=run, silo_id=silo)
+        for i, (k, run, silo) in enumerate(facts, 10)
+    ]
+
+    def ids(query: str) -> list[int]:
+        return [event["event_id"] for event in get(app, f"/events?{query}").json()]
+
+    assert ids("run_id=1-fedavg") == [10, 11]
+    assert ids("silo_id=site-b") == [11, 12, 13]
+    assert ids("kind=refused") == [10, 12]
+    assert ids("kind=refused&kind=joined&silo_id=site-b") == [12, 13]
+    assert ids("kind=refused&run_id=2-domo&silo_id=site-a") == []
+    assert ids("silo_id=site-b&limit=1") == [13]
+    assert ids("silo_id=site-b&after=12") == [13]
+    refusal = get(app, "/events?kind=refused").json()[0]
+    assert (refusal["run_id"], refusal["silo_id"], refusal["text"]) == ("1-fedavg", "site-a", "t")
+
+
+def test_a_silo_with_its_rounds_and_events(app: FastAPI, federation: Federation) -> None:
+    federation.silo_list.append(SiloStatus(silo_id="site-b", dropped="on holiday"))
+    federation.silo_list.append(SiloStatus(silo_id="site-c"))
+    first = federation.event_list[0]
+    federation.event_list += [
+        first.model_copy(update={"event_id": i, "silo_id": "site-b"}) for i in range(10, 70)
+    ]
+    silo = get(app, "/silos/site-b").json()
+    assert (silo["silo_id"], silo["dropped"]) == ("site-b", "on holiday")
+    assert [event["event_id"] for event in silo["events"]] == list(range(20, 70))
+    assert silo["rounds_run_id"] == "1-fedavg"
+    (record,) = silo["rounds"]
+    assert (record["took_part"], record["left_out"]) == (False, "no update in time")
+    (record,) = get(app, "/silos/site-a").json()["rounds"]
+    assert (record["took_part"], record["left_out"], record["num_steps"]) == (True, None, 12)
+    assert get(app, "/silos/site-c").json()["rounds"] == []  # it was not sampled
+    refused(get(app, "/silos/site-x"), 404, "not_found", "site-x", "/api/v1/silos")
+    federation.run_list.clear()
+    silo = get(app, "/silos/site-b").json()
+    assert (silo["rounds_run_id"], silo["rounds"]) == (None, [])
+
+
+def test_the_rounds_of_a_silo_are_of_the_current_run(app: FastAPI, federation: Federation) -> None:
+    paused = {"run_id": "0-older", "state": "PAUSED"}
+    federation.run_list.append(federation.run_list[0].model_copy(update=paused))
+    assert get(app, "/silos/site-a").json()["rounds_run_id"] == "0-older"
 
 
 def test_history_is_a_download(app: FastAPI) -> None:
@@ -298,11 +228,53 @@ def test_the_bearer_starts_and_stops_a_run(app: FastAPI, federation: Federation)
     refused(missing, 404, "not_found", "9-none")
 
 
+def test_a_run_is_paused_and_resumed(app: FastAPI, federation: Federation) -> None:
+    def post(what: str) -> httpx.Response:
+        return ask(app, "POST", f"/api/v1/runs/1-fedavg/{what}", headers=BEARER)
+
+    for what in ("pause", "resume"):
+        refused(post(what), 409, "run_ended", "FINISHED", what)
+        missing = ask(app, "POST", f"/api/v1/runs/9-none/{what}", headers=BEARER)
+        refused(missing, 404, "not_found", "9-none")
+    federation.run_list[0] = federation.run_list[0].model_copy(update={"state": "OPEN"})
+    refused(post("resume"), 409, "conflict", "1-fedavg is open")
+    assert post("pause").json()["state"] == "PAUSED"
+    assert get(app, "/runs/1-fedavg").json()["state"] == "PAUSED"
+    refused(post("pause"), 409, "conflict", "1-fedavg is paused")
+    assert post("resume").json()["state"] == "OPEN"
+    federation.ends_meanwhile = True
+    refused(post("resume"), 409, "run_ended", "1-fedavg is open")
+
+
+def test_a_silo_is_dropped_and_readmitted(app: FastAPI, federation: Federation) -> None:
+    def post(what: str, silo: str = "site-a", **kwargs: Any) -> httpx.Response:
+        return ask(app, "POST", f"/api/v1/silos/{silo}/{what}", headers=BEARER, **kwargs)
+
+    assert post("drop", json={"reason": " on\nholiday "}).json()["dropped"] == "on holiday"
+    assert get(app, "/silos").json()[0]["dropped"] == "on holiday"
+    refused(post("drop"), 409, "conflict", "out already")
+    assert post("readmit").json()["dropped"] is None
+    assert post("drop").json()["dropped"] == ""
+    post("readmit")
+    assert post("drop", json={}).json()["dropped"] == ""
+    post("readmit")
+    for what in ("drop", "readmit"):
+        refused(post(what, "site-x"), 404, "not_found", "site-x")
+    refused(post("drop", json={"reason": 3}), 422, "invalid_request", "reason", "text")
+    refused(post("drop", json={"reason": "x" * 501}), 422, "invalid_request", "500")
+    refused(post("drop", json={"why": "x"}), 422, "invalid_request", "why", "reason")
+    refused(post("drop", json=["x"]), 422, "invalid_request", "not a JSON object")
+    refused(post("drop", content=b"holiday"), 422, "invalid_request", "not JSON")
+    refused(post("drop", json={"reason": "x" * 5000}), 413, "too_large", "4096")
+    assert federation.silo_list[0].dropped is None
+
+
 def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
     def post(body: bytes) -> httpx.Response:
         return ask(app, "POST", "/api/v1/runs", content=body, headers=BEARER)
 
     refused(post(b"{}"), 422, "invalid_config", "method is missing")
+    refused(post(b""), 422, "invalid_request", "the body is empty", "DOMO")
     refused(post(b"{"), 422, "invalid_request", "not JSON")
     refused(post(b"\xff"), 422, "invalid_request", "not JSON")
     refused(post(b"[1]"), 422, "invalid_request", "not a JSON object")
@@ -323,14 +295,28 @@ def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
         {"Cookie": f"{Admin(TOKEN).cookie_name}="},
     ],
 )
-@pytest.mark.parametrize("path", ["/runs", "/runs/1-fedavg/stop"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs",
+        "/runs/1-fedavg/pause",
+        "/runs/1-fedavg/resume",
+        "/runs/1-fedavg/stop",
+        "/silos/site-a/drop",
+        "/silos/site-a/readmit",
+    ],
+)
 def test_without_a_credential_nothing_changes(
     app: FastAPI, federation: Federation, path: str, headers: dict[str, Any]
 ) -> None:
+    federation._change_silo("site-a", "on holiday")
+    federation._change_run("1-fedavg", "OPEN")
     answer = ask(app, "POST", f"/api/v1{path}", json={"method": "DOMO"}, headers=headers)
     refused(answer, 401, "unauthorized", "Bearer")
     assert answer.headers["www-authenticate"] == "Bearer"
     assert not federation.submitted
+    assert federation.silo_list[0].dropped == "on holiday"
+    assert federation.run_list[0].state == "OPEN"
     assert get(app, "/session", headers=headers).json() == {"admin": False}
 
 
@@ -401,18 +387,25 @@ def messages(text: str) -> list[dict[str, Any]]:
 def listen(
     app: FastAPI, federation: Federation, changes: int, headers: dict[str, str] | None = None
 ) -> httpx.Response:
-    """Open the stream, make changes with a pause after each, and shut the streams."""
+    """Open the stream, make changes, each once the one before has been told, and shut it."""
+
+    async def told(num: int) -> None:
+        async with asyncio.timeout(5):
+            while federation.num_asked < num:  # noqa: ASYNC110 (asked without a message)
+                await asyncio.sleep(0.005)
 
     async def go() -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
             open_stream = asyncio.create_task(client.get("/api/v1/stream", headers=headers))
-            await asyncio.sleep(0.05)
+            before = federation.num_asked
+            if not app.state.streams._closed:
+                await told(before + 1)
             for i in range(changes):
                 event = federation.event_list[-1].model_copy(update={"event_id": 10 + i})
                 federation.event_list.append(event)
                 await federation.change()
-                await asyncio.sleep(0.15)
+                await told(before + 2 + i)
             app.state.streams.close()
             return await asyncio.wait_for(open_stream, 1)
 
@@ -555,6 +548,9 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
     assert listed == {
         ("GET", "/api/v1/status"),
         ("GET", "/api/v1/silos"),
+        ("GET", "/api/v1/silos/{silo_id}"),
+        ("POST", "/api/v1/silos/{silo_id}/drop"),
+        ("POST", "/api/v1/silos/{silo_id}/readmit"),
         ("GET", "/api/v1/events"),
         ("GET", "/api/v1/stream"),
         ("GET", "/api/v1/session"),
@@ -564,6 +560,8 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
         ("GET", "/api/v1/runs/{run_id}/rounds"),
         ("GET", "/api/v1/runs/{run_id}/history.json"),
         ("GET", "/api/v1/runs/{run_id}/model"),
+        ("POST", "/api/v1/runs/{run_id}/pause"),
+        ("POST", "/api/v1/runs/{run_id}/resume"),
         ("POST", "/api/v1/runs/{run_id}/stop"),
         ("GET", "/login"),
     }
@@ -585,7 +583,7 @@ def test_every_route_is_in_the_documentation(app: FastAPI) -> None:
     source = "".join(path.read_text() for path in STATIC.parent.glob("*.py"))
     codes = set(re.findall(r'ApiError\(\s*\d+,\s*"(\w+)"', source))
     assert len(codes) >= 10
-    for code in codes | {"not_found", "method_not_allowed", "http_error"}:
+    for code in codes | {"conflict", "not_found", "method_not_allowed", "http_error"}:
         assert f"`{code}`" in text
 
 

@@ -23,7 +23,7 @@ from domo_server.status import Control, ReadModel
 
 STATIC = Path(__file__).parent / "static"
 _ABOUT = (
-    "Reading needs no credential. Starting and stopping runs needs the admin token, as "
+    "Reading needs no credential. Changing anything needs the admin token, as "
     "`Authorization: Bearer <token>` or by the cookie that /login sets. Every error has the shape "
     '`{"error": {"code": ..., "message": ..., "status": ...}}`.'
 )

@@ -1,6 +1,6 @@
-"""The routes that change something, and the log-in."""
+"""The routes that change something, and whether the caller may use them."""
 
-import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -9,84 +9,33 @@ from fastapi import APIRouter, Depends, Request, Response
 from domo.errors import ConfigError
 from domo_server.dashboard import examples
 from domo_server.dashboard.admin import Admin
-from domo_server.dashboard.errors import ApiError, not_found
-from domo_server.dashboard.examples import answer, errors
+from domo_server.dashboard.bodies import MAX_REASON_CHARACTERS, read_config, read_reason
+from domo_server.dashboard.errors import ApiError, no_silo, not_found
+from domo_server.dashboard.examples import answer, errors, silo_errors
 from domo_server.dashboard.models import Session
-from domo_server.status import ENDED, Control, ReadModel, RunSummary
+from domo_server.status import ENDED, Control, ReadModel, RunState, RunSummary, SiloStatus
 
-MAX_CONFIG_BYTES = 1 << 20
-"""Longest run config that is read."""
-
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "description": "The run's config, as in a run file.",
-        "content": {"application/json": {"schema": {"type": "object"}, "example": examples.CONFIG}},
-    },
-    "security": [{"bearer": []}, {"cookie": []}],
+_SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"cookie": []}]
+_REASON = {
+    "type": "object",
+    "properties": {"reason": {"type": "string", "maxLength": MAX_REASON_CHARACTERS}},
+    "additionalProperties": False,
 }
 
 
-async def _read_config(request: Request) -> dict[str, Any]:
-    """The body as a JSON object, without ever holding more than MAX_CONFIG_BYTES."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_CONFIG_BYTES:
-            message = f"a run config is at most {MAX_CONFIG_BYTES} bytes."
-            raise ApiError(413, "too_large", message)
-    try:
-        config = json.loads(body)
-    except ValueError as exc:
-        message = f"the body is not JSON: {exc}. Send the run config as one JSON object."
-        raise ApiError(422, "invalid_request", message) from exc
-    if not isinstance(config, dict):
-        message = f"the body is not a JSON object, e.g. {json.dumps(examples.CONFIG)}."
-        raise ApiError(422, "invalid_request", message)
-    return config
+def _takes(description: str, schema: Any, example: Any, required: bool = True) -> dict[str, Any]:
+    """The OpenAPI entries of a route with a body."""
+    content = {"application/json": {"schema": schema, "example": example}}
+    body = {"required": required, "description": description, "content": content}
+    return {"requestBody": body, "security": _SECURITY}
 
 
 def change_routes(read: ReadModel, control: Control, admin: Admin) -> APIRouter:
     """Everything under /api/v1 that concerns the admin."""
     router = APIRouter(responses=errors(400))
     guarded = [Depends(admin.require)]
-
-    @router.post(
-        "/runs",
-        status_code=201,
-        response_model=RunSummary,
-        dependencies=guarded,
-        responses=answer(examples.SUMMARY, 201, "Queued; Location is its address.")
-        | errors(401, 403, 413, 422),
-        openapi_extra=_BODY,
-        tags=["runs"],
-    )
-    async def submit(request: Request, response: Response) -> RunSummary:
-        """Queue a run. It starts when those before it have ended and enough silos are there."""
-        summary = await control.submit(await _read_config(request))
-        response.headers["Location"] = f"/api/v1/runs/{quote(summary.run_id, safe='')}"
-        return summary
-
-    @router.post(
-        "/runs/{run_id}/stop",
-        dependencies=guarded,
-        responses=answer(examples.SUMMARY.model_copy(update={"state": "STOPPED"}))
-        | errors(401, 403, 404, 409, 422),
-        openapi_extra={"security": _BODY["security"]},
-        tags=["runs"],
-    )
-    async def stop(run_id: str) -> RunSummary:
-        """Stop a run for good. What is committed stays, and so does its model."""
-        run = await read.run(run_id)
-        if run is None:
-            raise not_found(run_id)
-        if run.state in ENDED:
-            message = f"run {run_id!r} has ended already ({run.state}). There is nothing to stop."
-            raise ApiError(409, "run_ended", message)
-        try:
-            return await control.stop(run_id)
-        except ConfigError as exc:  # it ended in the meantime
-            raise ApiError(409, "run_ended", str(exc)) from exc
+    _add_run_routes(router, read, control, guarded)
+    _add_silo_routes(router, read, control, guarded)
 
     @router.get("/session", responses=answer(examples.SESSION), tags=["coordinator"])
     async def session(request: Request) -> Session:
@@ -94,3 +43,109 @@ def change_routes(read: ReadModel, control: Control, admin: Admin) -> APIRouter:
         return Session(admin=admin.is_admin(request))
 
     return router
+
+
+def _add_run_routes(
+    router: APIRouter, read: ReadModel, control: Control, guarded: list[Any]
+) -> None:
+    @router.post(
+        "/runs",
+        status_code=201,
+        response_model=RunSummary,
+        dependencies=guarded,
+        responses=answer(examples.SUMMARY, 201, "Queued; Location is its address.")
+        | errors(401, 403, 413, 422),
+        openapi_extra=_takes(
+            "The run's config, as in a run file.", {"type": "object"}, examples.CONFIG
+        ),
+        tags=["runs"],
+    )
+    async def submit(request: Request, response: Response) -> RunSummary:
+        """Queue a run. It starts when those before it have ended and enough silos are there."""
+        summary = await control.submit(await read_config(request))
+        response.headers["Location"] = f"/api/v1/runs/{quote(summary.run_id, safe='')}"
+        return summary
+
+    def options(state: RunState, detail: str) -> dict[str, Any]:
+        shown = examples.SUMMARY.model_copy(update={"state": state, "detail": detail})
+        return {
+            "dependencies": guarded,
+            "responses": answer(shown) | errors(401, 403, 404, 409, 422),
+            "openapi_extra": {"security": _SECURITY},
+            "tags": ["runs"],
+        }
+
+    async def change(
+        run_id: str, act: Callable[[str], Awaitable[RunSummary]], what: str
+    ) -> RunSummary:
+        run = await read.run(run_id)
+        if run is None:
+            raise not_found(run_id)
+        if run.state in ENDED:
+            message = f"run {run_id!r} has ended already ({run.state}). There is nothing to {what}."
+            raise ApiError(409, "run_ended", message)
+        try:
+            return await act(run_id)
+        except ConfigError as exc:
+            run = await read.run(run_id)  # it may have ended in the meantime
+            if run is not None and run.state in ENDED:
+                raise ApiError(409, "run_ended", str(exc)) from exc
+            raise ApiError(409, "conflict", str(exc)) from exc
+
+    @router.post("/runs/{run_id}/pause", **options("PAUSED", "paused by the admin in round 2"))
+    async def pause(run_id: str) -> RunSummary:
+        """Hold a run until it is resumed. No round closes and none begins; silos finish theirs."""
+        return await change(run_id, control.pause, "pause")
+
+    @router.post("/runs/{run_id}/resume", **options("OPEN", examples.SUMMARY.detail))
+    async def resume(run_id: str) -> RunSummary:
+        """Go on with a paused run where it was."""
+        return await change(run_id, control.resume, "resume")
+
+    @router.post("/runs/{run_id}/stop", **options("STOPPED", "stopped by the admin"))
+    async def stop(run_id: str) -> RunSummary:
+        """Stop a run for good. What is committed stays, and so does its model."""
+        return await change(run_id, control.stop, "stop")
+
+
+def _add_silo_routes(
+    router: APIRouter, read: ReadModel, control: Control, guarded: list[Any]
+) -> None:
+    async def change(silo_id: str, act: Callable[[], Awaitable[SiloStatus]]) -> SiloStatus:
+        if all(silo.silo_id != silo_id for silo in await read.silos()):
+            raise no_silo(silo_id)
+        try:
+            return await act()
+        except ConfigError as exc:
+            raise ApiError(409, "conflict", str(exc)) from exc
+
+    @router.post(
+        "/silos/{silo_id}/drop",
+        dependencies=guarded,
+        responses=answer(examples.DROPPED) | silo_errors(401, 403, 404, 409, 413, 422),
+        openapi_extra=_takes(
+            "Why, for everybody to read; may be left out.",
+            _REASON,
+            {"reason": examples.DROPPED.dropped},
+            required=False,
+        ),
+        tags=["silos"],
+    )
+    async def drop(silo_id: str, request: Request) -> SiloStatus:
+        """Leave a silo out, from the round that is open on, until it is re-admitted."""
+        reason = await read_reason(request)
+        return await change(silo_id, lambda: control.drop(silo_id, reason))
+
+    @router.post(
+        "/silos/{silo_id}/readmit",
+        dependencies=guarded,
+        responses=answer(examples.SILO) | silo_errors(401, 403, 404, 409, 422),
+        openapi_extra={"security": _SECURITY},
+        tags=["silos"],
+    )
+    async def readmit(silo_id: str) -> SiloStatus:
+        """Take a dropped silo back from the next round on.
+
+        A silo that lost its state folder may join again with a new one, too.
+        """
+        return await change(silo_id, lambda: control.readmit(silo_id))

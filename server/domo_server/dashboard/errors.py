@@ -56,6 +56,11 @@ def not_found(run_id: str) -> ApiError:
     return ApiError(404, "not_found", f"no run {run_id!r}. GET /api/v1/runs lists all runs.")
 
 
+def no_silo(silo_id: str) -> ApiError:
+    """The error for a silo that has never joined."""
+    return ApiError(404, "not_found", f"no silo {silo_id!r}. GET /api/v1/silos lists all silos.")
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Give every error of `app` the one shape."""
 

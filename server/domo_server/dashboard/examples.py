@@ -5,7 +5,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domo_server.dashboard.models import ErrorBody, ErrorDetail, History, Session, StreamMessage
+from domo_server.dashboard.models import (
+    ErrorBody,
+    ErrorDetail,
+    History,
+    Session,
+    SiloDetail,
+    SiloRound,
+    StreamMessage,
+)
 from domo_server.status import (
     Event,
     MetricPoint,
@@ -91,6 +99,31 @@ EVENT = Event(
     text="round 1 of 15 is committed: 2 of 2 silos",
     run_id="2-domo-digits",
 )
+REFUSED = Event(
+    event_id=21,
+    at="2026-01-05T09:00:09Z",
+    kind="refused",
+    text="refused an update of site-b: 12 of its values are not finite",
+    run_id="2-domo-digits",
+    silo_id="site-b",
+)
+DROPPED = SILO.model_copy(update={"dropped": "its GPU is being repaired"})
+SILO_DETAIL = SiloDetail(
+    **SILO.model_dump(),
+    rounds_run_id="2-domo-digits",
+    rounds=[
+        SiloRound(
+            round_index=0,
+            state="COMMITTED",
+            took_part=True,
+            left_out=None,
+            num_steps=12,
+            update_norm=3.4,
+            train_loss=2.11,
+        )
+    ],
+    events=[REFUSED],
+)
 STATUS = Status(
     version="0.1.0",
     uptime_s=64.2,
@@ -113,7 +146,7 @@ _ERRORS = {
     401: ("unauthorized", "only the admin may do this. Send 'Authorization: Bearer <token>', ..."),
     403: ("cross_origin", "this request came with the log-in cookie from another site. ..."),
     404: ("not_found", "no run '9-x'. GET /api/v1/runs lists all runs."),
-    409: ("run_ended", "run '1-fedavg-digits' has ended already (FINISHED)."),
+    409: ("run_ended", "run '1-fedavg-digits' has ended already (FINISHED). ..."),
     413: ("too_large", "a run config is at most 1048576 bytes."),
     422: ("invalid_request", "limit: Input should be less than or equal to 1000. ..."),
     503: ("unavailable", "the model changed while it was being opened. Try again in a moment."),
@@ -140,13 +173,24 @@ def other(media_type: str, example: str, description: str) -> Responses:
 
 def errors(*statuses: int) -> Responses:
     """The `responses` entries of errors in the one shape."""
-    entries: Responses = {}
-    for status in statuses:
-        code, message = _ERRORS[status]
-        body = ErrorBody(error=ErrorDetail(code=code, message=message, status=status))
-        entries[status] = {
-            "model": ErrorBody,
-            "description": f"`{code}`",
-            "content": {"application/json": {"example": body.model_dump()}},
-        }
-    return entries
+    return {status: _entry(status, *_ERRORS[status]) for status in statuses}
+
+
+def silo_errors(*statuses: int) -> Responses:
+    """As `errors`, of routes under /silos/{silo_id}."""
+    own = {
+        404: ("not_found", "no silo 'site-x'. GET /api/v1/silos lists all silos."),
+        409: ("conflict", "site-b is out already: its GPU is being repaired"),
+        413: ("too_large", "a reason is at most 4096 bytes, as JSON."),
+        422: ("invalid_request", "reason: a text of at most 500 characters. ..."),
+    }
+    return {status: _entry(status, *(_ERRORS | own)[status]) for status in statuses}
+
+
+def _entry(status: int, code: str, message: str) -> dict[str, Any]:
+    body = ErrorBody(error=ErrorDetail(code=code, message=message, status=status))
+    return {
+        "model": ErrorBody,
+        "description": f"`{code}`",
+        "content": {"application/json": {"example": body.model_dump()}},
+    }

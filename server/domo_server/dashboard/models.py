@@ -1,10 +1,11 @@
 """The JSON shapes that REST adds to those of `domo_server.status`."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from domo_server.status import Event, RoundRecord, RunDetail, Status
+from domo_server.status import Event, RoundRecord, RunDetail, SiloStatus, Status
 
 
 class _Frozen(BaseModel):
@@ -28,7 +29,29 @@ class ErrorBody(_Frozen):
 class Session(_Frozen):
     """Who is asking."""
 
-    admin: bool = Field(description="Whether this caller may start and stop runs.")
+    admin: bool = Field(description="Whether this caller may change something.")
+
+
+class SiloRound(_Frozen):
+    """A silo's part in one round that it was sampled for."""
+
+    round_index: int
+    state: Literal["CLOSING", "COMMITTED"]
+    took_part: bool
+    left_out: str | None = Field(description="Why its update is not in this round's model.")
+    num_steps: int | None = Field(description="P_k, if it took part.")
+    update_norm: float | None
+    train_loss: float | None
+
+
+class SiloDetail(SiloStatus):
+    """One silo with what it has done lately."""
+
+    rounds_run_id: str | None = Field(
+        description="The run that `rounds` are of: the current one; the newest if none is current."
+    )
+    rounds: Sequence[SiloRound] = Field(description="Oldest first.")
+    events: Sequence[Event] = Field(description="The last 50 that concern it, oldest first.")
 
 
 class History(_Frozen):

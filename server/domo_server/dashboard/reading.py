@@ -8,9 +8,10 @@ from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
 from domo_server.dashboard import examples
-from domo_server.dashboard.errors import ApiError, not_found
-from domo_server.dashboard.examples import answer, errors, other
-from domo_server.dashboard.models import History
+from domo_server.dashboard.errors import ApiError, no_silo, not_found
+from domo_server.dashboard.examples import answer, errors, other, silo_errors
+from domo_server.dashboard.models import History, SiloDetail
+from domo_server.dashboard.silo_detail import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.status import (
     Event,
@@ -46,18 +47,40 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """The coordinator at a glance: the current run and all silos."""
         return await read.status()
 
-    @router.get("/silos", responses=answer([examples.SILO]), tags=["coordinator"])
+    @router.get("/silos", responses=answer([examples.SILO]), tags=["silos"])
     async def silos() -> Sequence[SiloStatus]:
         """All silos that have ever joined, by id."""
         return await read.silos()
 
-    @router.get("/events", responses=answer([examples.EVENT]) | errors(422), tags=["coordinator"])
+    @router.get(
+        "/silos/{silo_id}",
+        responses=answer(examples.SILO_DETAIL) | silo_errors(404, 422),
+        tags=["silos"],
+    )
+    async def silo(silo_id: str) -> SiloDetail:
+        """One silo: its status, the rounds it was in or left out of and why, its last events."""
+        found = next((s for s in await read.silos() if s.silo_id == silo_id), None)
+        if found is None:
+            raise no_silo(silo_id)
+        return await silo_detail(read, found)
+
+    @router.get(
+        "/events",
+        responses=answer([examples.EVENT, examples.REFUSED]) | errors(422),
+        tags=["coordinator"],
+    )
     async def events(
         after: Annotated[int, Query(ge=0, description="Only events above this id.")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 200,
+        run_id: Annotated[str | None, Query(description="Only of this run.")] = None,
+        silo_id: Annotated[str | None, Query(description="Only of this silo.")] = None,
+        kind: Annotated[
+            list[str] | None,
+            Query(description="Only of this kind, such as refused; may be given several times."),
+        ] = None,
     ) -> Sequence[Event]:
-        """What happened, oldest first. Ask again with `after` = the last id for the next page."""
-        return await read.events(after=after, limit=limit)
+        """The newest events, oldest of them first. Ask again with `after` = the last id."""
+        return await pick_events(read, after, limit, run_id, silo_id, kind or ())
 
     @router.get(
         "/stream",

@@ -25,14 +25,14 @@ export function dialAddress(grpcAddress) {
 
 function roundWords(run) {
   const unit = run.num_rounds === 1 ? "round" : "rounds";
-  const working = run.state === "OPEN" || run.state === "CLOSING";
+  const working = ["OPEN", "CLOSING", "PAUSED"].includes(run.state);
   if (working) return `Round ${Math.min(run.rounds_done + 1, run.num_rounds)} of ${run.num_rounds}`;
   return `${run.rounds_done} of ${run.num_rounds} ${unit} done`;
 }
 
 function timeLeft(run, elapsed) {
   if (hasEnded(run)) return run.finished_at ? `ended at ${formatClock(run.finished_at, false)}` : "";
-  if (run.remaining_s == null) return "";
+  if (run.remaining_s == null || run.state === "PAUSED") return "";
   const left = Math.max(0, run.remaining_s - elapsed);
   const end = new Date(Date.now() + 1000 * left).toISOString();
   return `about ${formatDuration(left)} left, until ${formatClock(end, left < 600)}`;
@@ -53,6 +53,7 @@ function renderRun(run, status, elapsed) {
   setAttr(byId("run-state"), "data-state", run.state);
   setText(byId("run-round"), roundWords(run));
   setText(byId("run-left"), timeLeft(run, elapsed));
+  setAttr(byId("run-progress"), "data-state", run.state);
   byId("run-progress").value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
   setText(byId("run-detail"), run.detail || "\u00a0");
   setAttr(byId("run-detail"), "title", run.detail || null);

@@ -6,7 +6,7 @@ import { dialAddress } from "./header.js";
 
 const PHASES = [
   "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
-  "offline",
+  "offline", "dropped",
 ];
 
 function create() {
@@ -17,12 +17,14 @@ function create() {
     h("div", { class: "row" },
       h("h3", { "data-f": "id" }), h("span", { class: "badge", "data-f": "phase" })),
     h("p", { class: "muted small one-line", "data-f": "about" }),
+    h("p", { class: "small note", "data-f": "dropped", hidden: true }),
     h("progress", { max: 1, value: 0, "data-f": "bar" }),
     h("p", { class: "small row", }, h("span", { "data-f": "step" }),
       h("span", { class: "muted", "data-f": "seen" })),
     h("dl", {}, cell("loss", "Loss"), cell("samples", "Samples"), cell("sent", "Sent"),
       cell("received", "Received")),
     h("p", { class: "error small", "data-f": "error", hidden: true }),
+    h("p", { class: "admin-only row end" }, h("button", { type: "button", "data-f": "act" })),
   );
 }
 
@@ -34,6 +36,8 @@ function stepWords(silo, numRounds) {
 
 function update(card, silo, { run, elapsed }) {
   const part = fields(card);
+  const isOut = silo.dropped != null;
+  const shown = isOut ? "dropped" : silo.phase;
   const awaited = run?.waiting_for?.includes(silo.silo_id) ?? false;
   const training = silo.phase === "training" && silo.num_steps > 0;
   const done = silo.phase === "uploading" || silo.phase === "waiting";
@@ -41,10 +45,12 @@ function update(card, silo, { run, elapsed }) {
   setAttr(card, "data-phase", silo.phase);
   setText(part.id, silo.silo_id);
   setAttr(part.id, "title", silo.silo_id);
-  setText(part.phase, silo.phase);
-  setAttr(part.phase, "data-phase", silo.phase);
+  setAttr(card, "data-dropped", isOut ? "" : null);
+  setText(part.phase, shown);
+  setAttr(part.phase, "data-phase", shown);
   const about = [silo.role === "evaluator" ? "evaluator" : "", silo.device,
-    silo.software_version && `v${silo.software_version}`, awaited ? "the run waits for it" : ""];
+    silo.software_version && `v${silo.software_version}`, isOut ? silo.phase : "",
+    awaited && !isOut ? "the run waits for it" : ""];
   setText(part.about, about.filter(Boolean).join(" \u00b7 ") || "\u00a0");
   part.bar.value = training ? silo.step / silo.num_steps : Number(done);
   setAttr(part.bar, "aria-label", `Local steps of ${silo.silo_id}`);
@@ -55,6 +61,11 @@ function update(card, silo, { run, elapsed }) {
   setText(part.samples, formatCount(silo.num_samples ?? silo.num_eval_samples));
   setText(part.sent, formatBytes(silo.bytes_sent));
   setText(part.received, formatBytes(silo.bytes_received));
+  part.dropped.hidden = !isOut;
+  setText(part.dropped, `Left out by the admin${silo.dropped ? `: ${silo.dropped}` : ""}`);
+  setText(part.act, isOut ? "Re-admit" : "Drop");
+  setAttr(part.act, "class", isOut ? "quiet" : "quiet danger");
+  setAttr(part.act, "aria-label", `${isOut ? "Re-admit" : "Drop"} ${silo.silo_id}`);
   part.error.hidden = !silo.error;
   setText(part.error, silo.error ?? "");
 }
@@ -69,7 +80,8 @@ export function renderSilos({ status, run, receivedAt }) {
     byId("join-note"),
     status.tls ? "This coordinator speaks TLS: give each silo its CA with --tls-ca, if it is your own." : "",
   );
-  const counts = PHASES.map((phase) => [silos.filter((x) => x.phase === phase).length, phase]);
+  const phases = silos.map((x) => (x.dropped == null ? x.phase : "dropped"));
+  const counts = PHASES.map((phase) => [phases.filter((x) => x === phase).length, phase]);
   const words = counts.filter(([n]) => n > 0).map(([n, phase]) => `${n} ${phase}`);
   setText(byId("silos-sum"), words.join(" \u00b7 "));
   keyed(byId("silos"), silos, (x) => x.silo_id, create, (card, x) =>

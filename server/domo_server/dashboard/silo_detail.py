@@ -1,0 +1,61 @@
+"""What is known of one silo, and events by run, silo and kind: from the read model, in passing."""
+
+from collections.abc import Collection, Sequence
+
+from domo_server.dashboard.models import SiloDetail, SiloRound
+from domo_server.status import Event, ReadModel, RoundRecord, SiloStatus
+
+NUM_SILO_EVENTS = 50
+"""How many of a silo's last events its detail has."""
+SCANNED = 10_000
+"""How many of the last events are looked through for those of a run, a silo or a kind."""
+
+
+async def pick_events(
+    read: ReadModel,
+    after: int = 0,
+    limit: int = 200,
+    run_id: str | None = None,
+    silo_id: str | None = None,
+    kinds: Collection[str] = (),
+) -> Sequence[Event]:
+    """The newest `limit` events above `after` that concern all that is given, oldest first."""
+    if run_id is None and silo_id is None and not kinds:
+        return await read.events(after=after, limit=limit)
+    found = [
+        event
+        for event in await read.events(after=after, limit=SCANNED)
+        if (run_id is None or event.run_id == run_id)
+        and (silo_id is None or event.silo_id == silo_id)
+        and (not kinds or event.kind in kinds)
+    ]
+    return found[-limit:]
+
+
+async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
+    """The silo with its part in the rounds of the current (or newest) run, and its last events."""
+    run = (await read.status()).current_run or next(iter(await read.runs()), None)
+    records = None if run is None else await read.rounds(run.run_id)
+    parts = [_part(record, silo.silo_id) for record in records or ()]
+    return SiloDetail(
+        **silo.model_dump(),
+        rounds_run_id=None if run is None else run.run_id,
+        rounds=[part for part in parts if part is not None],
+        events=await pick_events(read, limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
+    )
+
+
+def _part(record: RoundRecord, silo_id: str) -> SiloRound | None:
+    """None: the round was not this silo's."""
+    mine = next((p for p in record.participants if p.silo_id == silo_id), None)
+    if mine is None and silo_id not in record.left_out:
+        return None
+    return SiloRound(
+        round_index=record.round_index,
+        state=record.state,
+        took_part=mine is not None,
+        left_out=record.left_out.get(silo_id),
+        num_steps=None if mine is None else mine.num_steps,
+        update_norm=None if mine is None else mine.update_norm,
+        train_loss=None if mine is None else mine.train_loss,
+    )
