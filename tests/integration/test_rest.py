@@ -18,7 +18,7 @@ from domo_server.dashboard import DashboardServer, create_app, examples
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
-from domo_server.status import Event, SiloStatus
+from domo_server.status import ENDED, Event, SiloStatus
 from tests.made_up import Federation
 
 TOKEN = "a-token-of-the-admin-that-is-long-enough"
@@ -599,6 +599,15 @@ def test_the_configs_that_are_shown_are_valid() -> None:
 def test_hidden_routes_are_pages_only(app: FastAPI) -> None:
     hidden = {r.path for r in app.routes if isinstance(r, APIRoute) and not r.include_in_schema}
     assert hidden == {"/", "/api/v1/docs"}
+
+
+def test_the_kinds_of_events_that_stand_out_are_those_of_the_coordinator() -> None:
+    lists = re.findall(r"const (?:BAD|WARN|NOTED) = \[(.*)\]", (STATIC / "events.js").read_text())
+    kinds = {kind for line in lists for kind in re.findall(r'"([\w-]+)"', line)}
+    assert {"refused", "silo-failed"} <= kinds
+    source = "".join(path.read_text() for path in STATIC.parents[1].glob("*.py"))
+    ended = {state.lower() for state in ENDED}
+    assert {kind for kind in kinds - ended if f'"{kind}"' not in source} == set()
 
 
 def assets() -> list[Path]:

@@ -3,7 +3,7 @@
 import { setUpAdmin } from "./admin.js";
 import { Curves } from "./curves.js";
 import { byId, getJson, setAttr, setText } from "./dom.js";
-import { renderEvents } from "./events.js";
+import { renderEvents, setUpEvents } from "./events.js";
 import { renderHeader } from "./header.js";
 import { live } from "./live.js";
 import { renderRuns } from "./runs.js";
@@ -93,5 +93,6 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+setUpEvents(draw);
 setInterval(draw, 1000); // "last seen" and the time left go on between messages
 live("api/v1/stream", receive, setLink);

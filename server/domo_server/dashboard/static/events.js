@@ -1,26 +1,63 @@
 // The last events, newest first; refusals and failures stand out, also without colours.
 
-import { byId, h, keyed } from "./dom.js";
-import { formatClock } from "./format.js";
+import { byId, getJson, h, keyed } from "./dom.js";
+import { formatClock, formatDay } from "./format.js";
 
-const BAD = /fail|error|lost|abort|refus|diverg|disk/;
-const WARN = /unusual|declin|drop|paus/;
+const BAD = ["refused", "silo-failed", "failed", "disk"];
+const WARN = ["unusual", "declined"];
+const NOTED = ["dropped", "paused"];
+const NUM_SHOWN = 100;
+const DAY_MS = 86400e3;
+
+const isProblem = (event) => BAD.includes(event.kind) || WARN.includes(event.kind);
+const problems = new Map(); // by id; they outlive the last events of all kinds
+
+function toneOf(kind) {
+  if (BAD.includes(kind)) return "bad";
+  return WARN.includes(kind) || NOTED.includes(kind) ? "warn" : null;
+}
 
 function create(event) {
   const about = [event.silo_id, event.run_id].filter(Boolean).join(" \u00b7 ");
-  const tone = BAD.test(event.kind) ? "bad" : WARN.test(event.kind) ? "warn" : null;
+  const problem = isProblem(event) ? [h("span", { class: "only-read" }, "Problem: ")] : [];
+  const isOld = Date.now() - new Date(event.at) > DAY_MS;
   return h(
     "li",
-    { "data-tone": tone },
-    h("time", { datetime: event.at, title: event.at }, formatClock(event.at)),
-    h("span", { title: `${event.kind}${about ? ` \u00b7 ${about}` : ""}` },
-      ...(tone === "bad" ? [h("span", { class: "only-read" }, "Problem: ")] : []), event.text),
+    { "data-tone": toneOf(event.kind) },
+    h("time", { datetime: event.at, title: event.at },
+      isOld ? formatDay(event.at) : formatClock(event.at)),
+    h("span", { title: `${event.kind}${about ? ` \u00b7 ${about}` : ""}` }, ...problem, event.text),
   );
+}
+
+/** Wire the choice of problems only; `draw` draws the page again. */
+export function setUpEvents(draw) {
+  byId("only-problems").addEventListener("change", async (change) => {
+    draw();
+    if (!change.target.checked) return;
+    const kinds = [...BAD, ...WARN].map((kind) => `kind=${kind}`).join("&");
+    remember(await getJson(`api/v1/events?limit=${NUM_SHOWN}&${kinds}`).catch(() => []));
+    draw();
+  });
+}
+
+function remember(events) {
+  for (const event of events) if (isProblem(event)) problems.set(event.event_id, event);
+}
+
+function chosen(events) {
+  if (!byId("only-problems").checked) return events;
+  const newest = [...problems.values()].sort((a, b) => b.event_id - a.event_id);
+  return newest.slice(0, NUM_SHOWN);
 }
 
 /** Draw the events; those that are there already never change. */
 export function renderEvents({ events }) {
-  byId("no-events").hidden = events.length > 0;
-  byId("events").hidden = events.length === 0;
-  keyed(byId("events"), events, (event) => event.event_id, create, () => {});
+  remember(events);
+  const shown = chosen(events);
+  byId("no-events").hidden = shown.length > 0;
+  byId("no-events").textContent = events.length
+    ? "Nothing was refused, and nothing failed." : "Nothing has happened yet.";
+  byId("events").hidden = shown.length === 0;
+  keyed(byId("events"), shown, (event) => event.event_id, create, () => {});
 }

@@ -39,8 +39,8 @@ function update(card, silo, { run, elapsed }) {
   const isOut = silo.dropped != null;
   const shown = isOut ? "dropped" : silo.phase;
   const awaited = run?.waiting_for?.includes(silo.silo_id) ?? false;
-  const training = silo.phase === "training" && silo.num_steps > 0;
-  const done = silo.phase === "uploading" || silo.phase === "waiting";
+  const training = !isOut && silo.phase === "training" && silo.num_steps > 0;
+  const done = !isOut && (silo.phase === "uploading" || silo.phase === "waiting");
   const numRounds = run?.run_id === silo.run_id ? run.num_rounds : null;
   setAttr(card, "data-phase", silo.phase);
   setText(part.id, silo.silo_id);
