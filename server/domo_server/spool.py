@@ -16,6 +16,7 @@ import torch
 import xxhash
 from torch import Tensor
 
+from domo import disk
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
 from domo.fold import ReadBlock
 from domo_proto.codec import FRAME_BYTES, Frame
@@ -158,6 +159,7 @@ class Upload:
         Raises:
             ProtocolError: Bytes are missing.
             ChecksumError: The whole does not fit its digest; the part file is deleted.
+            OSError: A full disk.
         """
         if self.position != self.num_bytes:
             raise ProtocolError(f"the upload ended after {self.position} of {self.num_bytes} bytes")
@@ -165,8 +167,11 @@ class Upload:
             self._path.unlink()
             raise ChecksumError("the upload does not fit its digest; send it again")
         if durable:
-            os.fsync(self._fd)
+            disk.sync(self._fd)
         self._path.replace(update_path(self._folder, self._silo_id, self.digest))
+        if durable:  # its name, and those of the round's folder and the spool
+            for folder in (self._folder, *self._folder.parents[:2]):
+                disk.sync_path(folder)
         return math.sqrt(self._square)
 
     def discard(self) -> None:

@@ -1,0 +1,236 @@
+"""Every instant of a commit at which a coordinator can die, one by one (DESIGN section 6).
+
+Two silos, two rounds. After the crash a new coordinator is given what survives; silos send again
+what it asks for, as agents do. It must end with the bytes of an undisturbed run. Taking any one
+sync out of the code must be noticed.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import xxhash
+
+from domo import disk
+from domo.config_file import validate
+from domo.errors import DomoError
+from domo.model_file import load_model, save_initial
+from domo.run_config import RunConfig
+from domo.vector import Section, byte_view
+from domo_proto.codec import VectorId, decode_frame, encode
+from domo_server.checkpoint import load_checkpoint
+from domo_server.coordinator import Coordinator
+from domo_server.run import Run
+from domo_server.status import ENDED
+from domo_server.store import Store, open_database
+from tests.power_loss import MODES, Crash, Crashes, Disk
+
+pytestmark = pytest.mark.slow
+
+SILOS = ("a", "b")
+LIFE_S = 30.0
+Accepted = set[tuple[int, str]]
+
+
+def config(folder: Path) -> RunConfig:
+    settings = {
+        "name": "r",
+        "task": "own:Loop",
+        "method": "DOMO",
+        "num_rounds": 2,
+        "local_steps": 2,
+        "roster": SILOS,
+        "initial_model": str(folder / "x0.safetensors"),
+        "evaluate_every": 0,
+    }
+    return validate(RunConfig, settings, "the test")
+
+
+def local_update(silo_id: str, x: torch.Tensor, r: int) -> torch.Tensor:
+    """What a silo would compute: a function of silo, round and x_r."""
+    return x * 0.1 + (1 + r) * (0.5 if silo_id == "a" else -0.25)
+
+
+async def send(run: Run, silo_id: str, durable: bool) -> None:
+    """What an agent does for the open round."""
+    assert run.server is not None
+    d = local_update(silo_id, run.server.x, run.state.round_index)
+    digest = xxhash.xxh3_128_hexdigest(byte_view(d))
+    r, state = run.state.round_index, run.upload_state(silo_id, run.state.round_index, digest)
+    if state[0] in ("accepted", "stale"):
+        return
+    upload = run.begin_upload(silo_id, [(VectorId.UPDATE, 4 * len(d))], digest, state[1], 2)
+    try:
+        upload.resume()
+        for message in encode(VectorId.UPDATE, byte_view(d), state[1]):
+            upload.write(decode_frame(message))
+        norm = upload.finish(durable)
+    finally:
+        upload.close()
+    await run.accept(silo_id, r, upload, norm, 2, {"loss": 1.0})
+
+
+async def life(
+    state_dir: Path, database: Path, run_config: RunConfig, durable: bool, had: Accepted
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One life of a coordinator, to the end of the run."""
+    store = Store(open_database(f"sqlite:///{database}"))
+    coordinator = Coordinator(store, state_dir, durable_updates=durable)
+    try:
+        await coordinator.submit_once(run_config, "r")
+        coordinator.start()
+        assert coordinator._task is not None
+        for silo_id in SILOS:
+            who = {"silo_id": silo_id, "instance_id": silo_id, "role": "trainer"}
+            await coordinator.join({**who, "device": "", "software_version": ""})
+        async with asyncio.timeout(LIFE_S):
+            while True:
+                if coordinator._task.done():
+                    await coordinator._task  # raises what ended it
+                row = store.run("1-r")
+                assert row is not None
+                if row["state"] in ENDED:
+                    assert row["state"] == "FINISHED", row["detail"]
+                    return left_over(coordinator.folder("1-r"), row)
+                run = coordinator.find("1-r")
+                if run is not None and run.ready:
+                    await take_part(coordinator, run, durable, had)
+                await asyncio.sleep(0.001)
+    finally:
+        await coordinator.shutdown()
+        with contextlib.suppress(Crash):
+            await coordinator.events.close()
+        store.close()
+
+
+def left_over(folder: Path, row: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """x_R and m_R on disk; the exported model must be x_R."""
+    where = (folder / "checkpoints", row["checkpoint"], row["checkpoint_digest"])
+    state = load_checkpoint(*where, row["rounds_done"], row["inference_scale"])
+    _, vectors, _ = load_model(folder / "model.safetensors")
+    assert torch.equal(vectors[Section.TRAINABLE], state.x)
+    return state.x, state.m
+
+
+async def take_part(coordinator: Coordinator, run: Run, durable: bool, had: Accepted) -> None:
+    assert run.layout is not None
+    for silo_id in SILOS:
+        session = coordinator.sessions.of(silo_id)
+        assert session is not None
+        if silo_id not in run.enrolments:
+            await run.enroll(session, bytes.fromhex(run.layout.digest), 8, 0)
+        turn = run.turn_for(silo_id, -1)
+        if turn is not None and turn.action == "train":
+            lost = (turn.round_index, silo_id) in had
+            assert not (durable and lost), f"{silo_id} has to send an accepted update again"
+            await send(run, silo_id, durable)
+
+
+def accepted_rows(database: Path) -> Accepted:
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        rows = db.execute("SELECT round_index, silo_id FROM updates").fetchall()
+        done = db.execute("SELECT max(rounds_done) FROM runs").fetchone()[0] or 0
+    return {(r, s) for r, s in rows if r >= done}
+
+
+class Lab:
+    """Lives of coordinators in folders of their own."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.number = folder, 0
+        torch.manual_seed(1)
+        save_initial(torch.nn.Linear(3, 2), folder / "x0.safetensors")
+        self.config = config(folder)
+        open_database(f"sqlite:///{folder / 'empty.db'}").dispose()
+
+    def live(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        durable: bool,
+        at: int | None = None,
+        mode: str = "kill",
+        without: str | None = None,
+    ) -> tuple[Any, Crashes]:
+        """A life that dies at an instant, and the next one; final (x, m)."""
+        self.number += 1
+        here = self.folder / str(self.number)
+        (here / "state").mkdir(parents=True)
+        database = here / "state.db"
+        shutil.copy(self.folder / "empty.db", database)
+
+        def save(disk: Disk) -> None:
+            disk.survivors(here / "after", mode)
+            for file in here.glob("state.db*"):
+                shutil.copy(file, here / f"after-{file.name}")
+
+        async def go(state: Path, db: Path, had: Accepted) -> Any:
+            return await life(state, db, self.config, durable, had)
+
+        with monkeypatch.context() as patched:
+            crashes = Crashes(patched, here / "state", at, save, without)
+            try:
+                result = asyncio.run(go(here / "state", database, set()))
+            except Crash:
+                pass
+            finally:
+                crashes.disk.close()
+        if crashes.dead:
+            shutil.rmtree(here / "state")
+            (here / "after").rename(here / "state")
+            for file in here.glob("after-state.db*"):
+                file.replace(here / file.name.removeprefix("after-"))
+            had = accepted_rows(database) if database.exists() else set()
+            result = asyncio.run(go(here / "state", database, had))
+        shutil.rmtree(here)
+        return result, crashes
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def same(a: Any, b: Any) -> bool:
+    return torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("durable", [False, True], ids=["process", "power"])
+def test_dying_at_any_instant_changes_no_byte(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    undisturbed, crashes = lab.live(monkeypatch, durable)
+    assert crashes.count > 60, "the instants are not seen"
+    for at in range(crashes.count):
+        for mode in MODES:
+            result, died = lab.live(monkeypatch, durable, at, mode)
+            assert died.dead, f"instant {at} was never reached"
+            assert same(result, undisturbed), f"other bytes after {mode} at instant {at}"
+
+
+@pytest.mark.timeout(400)
+def test_every_sync_is_needed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking any one out loses something that the database says is there."""
+    undisturbed, crashes = lab.live(monkeypatch, durable=True)
+    assert len(crashes.sites) >= 6, crashes.sites
+    assert disk.sync.__module__ == "domo.disk"
+    for where in sorted(crashes.sites):
+        assert noticed(lab, monkeypatch, undisturbed, where), f"nobody misses the sync at {where}"
+
+
+def noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch, undisturbed: Any, where: str) -> bool:
+    _, whole = lab.live(monkeypatch, durable=True, without=where)
+    for at in reversed(range(whole.count)):
+        for mode in MODES[1:]:
+            try:
+                result, _ = lab.live(monkeypatch, True, at, mode, where)
+            except (AssertionError, DomoError, OSError):
+                return True
+            if not same(result, undisturbed):
+                return True
+    return False
