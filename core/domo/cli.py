@@ -116,6 +116,17 @@ def simulate(
     jobs: Annotated[int, typer.Option(min=1, help="Processes of a comparison.")] = 1,
     silo_name_prefix: Annotated[str, typer.Option(help="Silo i is called PREFIXi.")] = "silo-",
     device: Annotated[str, typer.Option(help="Where silos compute, such as cuda.")] = "cpu",
+    replay: Annotated[
+        str | None,
+        typer.Option(help="Run a recorded run again: history.json of a coordinator, file or URL."),
+    ] = None,
+    silo_data: Annotated[
+        list[str] | None,
+        typer.Option(help="With --replay: NAME=DIR, own data of a silo; may be repeated."),
+    ] = None,
+    initial_model: Annotated[
+        Path | None, typer.Option(help="With --replay: x_0, where it was given to the run.")
+    ] = None,
 ) -> None:
     """Run a federation in this process, one silo after another; no network, the same bytes.
 
@@ -145,6 +156,19 @@ def simulate(
         "weights": weights,
         "threads": threads,
     }
+    if replay is not None:
+        from domo.replay import replay_run
+
+        others = {"--config": config, "--run": run, "--compare": compare, "--seeds": seeds}
+        given = [simulate_command.FLAGS[k] for k, v in flags.items() if v is not None]
+        given += [name for name, value in others.items() if value is not None]
+        if given:
+            raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")
+        own = silo_data or ()
+        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, device, out)
+        return
+    if silo_data or initial_model:
+        raise ConfigError("--silo-data and --initial-model belong to --replay")
     chosen = simulate_command.make_config(flags, config, run)
     setting = Setting(chosen, data_root(data), silo_name_prefix, device)
     several = simulate_command.parse_seeds(seeds) if seeds else (chosen.seed,)

@@ -19,6 +19,7 @@ DomoError
     + RoundTimeoutError           too few silos in time; names who is missing
     + DivergenceError             non-finite numbers; carries round and count
   x StateError                    the state folder is locked, damaged or of another version
+  x ReplayError                   a recorded run, run again, ends with other bytes
 """
 
 from collections.abc import Sequence
@@ -163,3 +164,7 @@ class DivergenceError(RoundError):
 
 class StateError(DomoError):
     """A state folder cannot be used; the text says why and what to do."""
+
+
+class ReplayError(DomoError):
+    """A recorded run, run again, ends with other bytes."""

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,8 @@ from domo.errors import ConfigError
 from domo.model_file import save_model
 from domo.plot import plot
 from domo.run_config import RunConfig
-from domo.simulation import ModelRecord, SimulationResult, simulate
+from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
+from domo.tasks.base import Task
 from domo.vector import digest
 
 DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
@@ -129,17 +130,42 @@ def run_single(setting: Setting, out: Path) -> SimulationResult:
         f"{config.title}: {config.method} on {config.task}, {config.expected_silos} silos, "
         f"similarity {100 * config.similarity:g} %, {config.num_rounds} rounds, seed {config.seed}"
     )
-    out.mkdir(parents=True, exist_ok=True)
     task, silos = setting.load()
+    result = run_and_keep(config, task, silos, setting.device, out)
+    say("next:    domo simulate --compare all    (the paper's eight methods side by side)")
+    return result
+
+
+def run_and_keep(
+    config: RunConfig,
+    task: Task,
+    silos: Sequence[SimulatedSilo],
+    device: str,
+    out: Path,
+    participants: Sequence[Sequence[str]] | None = None,
+) -> SimulationResult:
+    """Run a simulation, a line for each round, and leave its model and history in `out`.
+
+    Args:
+        config: The run.
+        task: What is trained.
+        silos: All silos.
+        device: Where silos compute.
+        out: Folder; made if need be.
+        participants: The silos of each round, where they are recorded.
+    """
+    out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with _progress() as bar:
-        rounds = bar.add_task("rounds", total=config.num_rounds)
+        rounds = bar.add_task("rounds", total=len(participants or ()) or config.num_rounds)
 
         def show(record: ModelRecord) -> None:
-            say(_line(config, record))
+            say(_line(config, record, len(silos)))
             bar.update(rounds, completed=record.model_index)
 
-        result = simulate(config, task, silos, device=setting.device, on_model=show)
+        result = simulate(
+            config, task, silos, device=device, on_model=show, participants=participants
+        )
     seconds = time.perf_counter() - began
 
     metadata = {"run": config.title, "config_digest": config.digest}
@@ -148,6 +174,7 @@ def run_single(setting: Setting, out: Path) -> SimulationResult:
         "config": config.model_dump(mode="json"),
         "config_digest": config.digest,
         "model_digest": digest(result.x),
+        "checkpoint_digest": result.checkpoint_digest,
         "seconds": round(seconds, 3),
         "history": [asdict(r) for r in result.history],
     }
@@ -159,9 +186,9 @@ def run_single(setting: Setting, out: Path) -> SimulationResult:
     steps = sum(sum(r.made_by.steps) for r in result.history if r.made_by)
     table.add_row("time", f"{seconds:.1f} s for {steps} local steps and the tests")
     table.add_row("digest of the model", digest(result.x))
+    table.add_row("digest of the momentum", digest(result.m))
     console.print(table)
     say(f"model:   {out / 'model.safetensors'}\nhistory: {out / 'history.json'}")
-    say("next:    domo simulate --compare all    (the paper's eight methods side by side)")
     return result
 
 
@@ -206,14 +233,14 @@ def _progress() -> AbstractContextManager[Progress]:
     )
 
 
-def _line(config: RunConfig, record: ModelRecord) -> str:
+def _line(config: RunConfig, record: ModelRecord, num_silos: int) -> str:
     width = len(str(config.num_rounds))
     parts = [f"round {record.model_index:{width}}/{config.num_rounds}"]
     first = sorted(record.metrics, key=lambda name: name != "accuracy")
     parts += [f"test {name} {_shown(name, record.metrics[name])}" for name in first]
     if made := record.made_by:
         parts.append(f"train loss {made.train_loss:.4f}")
-        parts.append(f"{len(made.participants)} of {config.expected_silos} silos")
+        parts.append(f"{len(made.participants)} of {num_silos} silos")
     return "   ".join(parts)
 
 

@@ -2,8 +2,7 @@
 
 The local round, the fold and the server round are those of the silos and the coordinator; only the
 wire is missing. One module serves all silos in turn: a local round begins by loading every vector
-that a silo holds. `participants` in the run's configuration repeats a run that went on without
-some silos.
+that a silo holds. `participants` repeats a run that went on without some silos.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from domo.model_file import build_initial, build_model, load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks.base import Sum, Task
 from domo.training import LocalResult, LocalRound, RoundNumbers, run_task_round
-from domo.vector import FlatModel, Layout, Section
+from domo.vector import FlatModel, Layout, Section, digest_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """Where a run ended: x_R, m_R, mbar_R, all other sections, and a record of each x_0..x_R."""
+    """Where a run ended: x_R, m_R, mbar_R, all other sections, x_{R-1}, a record of each x_i."""
 
     layout: Layout
     x: Tensor
@@ -84,6 +83,14 @@ class SimulationResult:
     mbar: Tensor | None
     buffers: dict[Section, Tensor]
     history: list[ModelRecord]
+    x_prev: Tensor | None = None
+
+    @property
+    def checkpoint_digest(self) -> str:
+        """The digest that a coordinator records with its last checkpoint, of all that is in it."""
+        named = {"x": self.x, "m": self.m, "mbar": self.mbar, "x_prev": self.x_prev}
+        named |= {s.value: v for s, v in self.buffers.items() if s is not Section.FROZEN}
+        return digest_all({name: v for name, v in named.items() if v is not None})
 
     @property
     def vectors(self) -> dict[Section, Tensor]:
@@ -98,6 +105,7 @@ def simulate(
     *,
     device: str | torch.device = "cpu",
     on_model: Callable[[ModelRecord], None] | None = None,
+    participants: Sequence[Sequence[str]] | None = None,
 ) -> SimulationResult:
     """Run all rounds of a run.
 
@@ -107,6 +115,8 @@ def simulate(
         silos: All silos, in any order.
         device: Where silos compute; between rounds vectors are on the CPU, as at a coordinator.
         on_model: Called with the record of each server model, once it is tested.
+        participants: The silos of each round, as a coordinator recorded them, in place of the
+            configuration's; the run ends after as many rounds.
 
     Raises:
         ConfigError: The silos do not fit the run.
@@ -135,8 +145,14 @@ def simulate(
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
 
     history: list[ModelRecord] = []
-    for r in range(config.num_rounds + 1):  # the last pass only tests x_R
-        present = config.participants_at(r, roster) if r < config.num_rounds else []
+    num_rounds = config.num_rounds if participants is None else len(participants)
+    for r in range(num_rounds + 1):  # the last pass only tests x_R
+        if r == num_rounds:
+            present = []
+        elif participants is None:
+            present = config.participants_at(r, roster)
+        else:
+            present = [s for s in roster if s in participants[r]]
         steps = {s: config.steps_at(r, s, samples[s]) for s in present}
         back, metrics = _visit_silos(config, task, flat, silos, state, r, steps)
         history.append(ModelRecord(r, metrics, state.made_by))
@@ -146,7 +162,7 @@ def simulate(
             omegas = [config.weight_of(s, samples[s]) for s in present]
             state = _close_round(config, state, r, back, omegas)
     buffers = state.buffers | {Section.FROZEN: vectors[Section.FROZEN]}
-    return SimulationResult(layout, state.x, state.m, state.mbar, buffers, history)
+    return SimulationResult(layout, state.x, state.m, state.mbar, buffers, history, state.x_prev)
 
 
 def _visit_silos(

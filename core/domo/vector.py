@@ -211,6 +211,15 @@ def digest(vector: Tensor) -> str:
     return xxhash.xxh3_128_hexdigest(byte_view(vector))
 
 
+def digest_all(vectors: Mapping[str, Tensor]) -> str:
+    """Hex xxh3-128 of several vectors and their names, in the order of the names."""
+    whole = xxhash.xxh3_128()
+    for name in sorted(vectors):
+        whole.update(name.encode())
+        whole.update(byte_view(vectors[name]))
+    return whole.hexdigest()
+
+
 class FlatModel:
     """A module whose trainable parameters are views into one flat float32 vector.
 

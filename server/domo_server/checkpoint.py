@@ -4,19 +4,17 @@ A checkpoint counts once the database names its digest; a file without a row is 
 and is deleted at start. Frozen parameters lie in x0.safetensors only.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from domo.errors import StateError
 from domo.model_file import save_model, write_safetensors
-from domo.vector import Layout, Section, byte_view
+from domo.vector import Layout, Section, digest_all
 
 KEEP = 2
 """Checkpoints kept for each run: the newest and the one before."""
@@ -69,16 +67,7 @@ def save_checkpoint(folder: Path, state: ServerState) -> tuple[str, str]:
         tensors["mbar"] = state.mbar
     path = _path(folder, state.round_index)
     write_safetensors(path, tensors, {"round_index": str(state.round_index)})
-    return path.name, _digest(tensors)
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """xxh3-128 of all vectors, in the order of their names."""
-    whole = xxhash.xxh3_128()
-    for name in sorted(tensors):
-        whole.update(name.encode())
-        whole.update(byte_view(tensors[name]))
-    return whole.hexdigest()
+    return path.name, digest_all(tensors)
 
 
 def load_checkpoint(
@@ -102,7 +91,7 @@ def load_checkpoint(
         x, m = tensors["x"], tensors["m"]
     except (SafetensorError, OSError, KeyError) as error:
         raise StateError(f"the committed checkpoint {path} cannot be read: {error}") from error
-    if _digest(tensors) != expected:
+    if digest_all(tensors) != expected:
         raise StateError(f"the checkpoint {path} is not the one that the database names")
     buffers = {s: tensors[s.value] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
     return ServerState(

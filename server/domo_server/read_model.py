@@ -84,6 +84,7 @@ class CoordinatorView:
             config=row["config"],
             roster=row["roster"] or [],
             num_params=row["num_params"],
+            checkpoint_digest=row["checkpoint_digest"],
             metrics=(await self._digest(row)).points,
             waiting_for=waiting,
         )

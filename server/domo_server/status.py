@@ -122,6 +122,8 @@ class RunDetail(RunSummary):
     config: Mapping[str, Any]
     roster: Sequence[str]
     num_params: int | None = None
+    checkpoint_digest: str | None = None
+    """xxh3-128 over the last committed checkpoint: x_r, m_r and all else that is in it."""
     metrics: Sequence[MetricPoint] = ()
     waiting_for: Sequence[str] = ()
     """Silos whose update (or enrolment) the run waits for."""

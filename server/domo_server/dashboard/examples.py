@@ -55,6 +55,7 @@ RUN = RunDetail(
     config=CONFIG,
     roster=["site-a", "site-b"],
     num_params=7626,
+    checkpoint_digest="51f3b5d8d9b0c2f0e4a7c1d2b3a49586",
     metrics=[
         MetricPoint(
             model_index=1, metrics={"accuracy": 0.42, "loss": 1.91}, num_silos=2, num_samples=360

@@ -1,0 +1,155 @@
+"""`domo simulate --replay`: a run that went on without some silos, repeated from its record."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from typer.testing import CliRunner, Result
+
+from domo.cli import app
+from domo.vector import digest
+from tests.coordinator import Coordinator, coordinator
+from tests.silos import agents, options
+
+NAMES = [f"silo-{i}" for i in range(4)]
+RUN = {
+    "name": "gaps",
+    "task": "digits",
+    "method": "DOMO",
+    "num_rounds": 400,
+    "num_silos": 4,
+    "local_steps": 2,
+    "lr_milestones": [0.005],
+    "on_missing": "proceed",
+    "min_silos": 3,
+    "norm_check": "reject",
+    "norm_factor": 1.05,
+    "similarity": 0.5,
+    "evaluate_every": 0,
+    "seed": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def replay(source: object, *flags: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", "--replay", str(source), *flags])
+
+
+def refused(source: object, *flags: str, code: int = 2) -> str:
+    result = replay(source, *flags)
+    assert result.exit_code == code, result.output
+    assert result.stderr.startswith("error: ")
+    return result.stderr
+
+
+def gaps(server: Coordinator) -> list[set[str]]:
+    """A run with silos too late, rejected, dropped and re-admitted, stopped on its way."""
+    path = f"/runs/{server.run_ids[0]}"
+
+    def after(num_rounds: int) -> int:
+        return server.until(path, lambda run: run["rounds_done"] >= num_rounds)["rounds_done"]
+
+    done = after(3)
+    server.post("/silos/silo-2/drop")
+    done = after(done + 3)
+    server.post("/silos/silo-2/readmit")
+    after(done + 3)
+    server.post(f"{path}/stop")
+    assert server.ended()["state"] == "STOPPED"
+    return [{p["silo_id"] for p in r["participants"]} for r in server.rounds()]
+
+
+def test_a_run_that_went_on_without_some_silos_is_repeated(tmp_path: Path) -> None:
+    with (
+        coordinator(tmp_path, RUN) as server,
+        agents(server.address, NAMES, tmp_path, lambda i: options(shard=(i, 4))),
+    ):
+        sets = gaps(server)
+        url = f"{server.url}/api/v1/runs/{server.run_ids[0]}/history.json"
+        record: dict[str, Any] = server.get(f"/runs/{server.run_ids[0]}/history.json")
+        result = replay(url, "--out", "again")
+        refused(url.replace("1-gaps", "9-x"))
+    reasons = " ".join(why for r in record["rounds"] for why in r["left_out"].values())
+    for reason in ("no update in time", "times the median", "dropped by the admin"):
+        assert reason in reasons
+    assert len({frozenset(s) for s in sets}) > 1, "the same silos in every round"
+    rounds_done = record["run"]["rounds_done"]
+    assert 9 <= rounds_done < RUN["num_rounds"]
+    assert len({r["local_lr"] for r in record["rounds"][:rounds_done]}) == 2, "eta never decayed"
+
+    assert result.exit_code == 0, result.output
+    said = f"same bytes: x_{rounds_done}, m_{rounds_done} and all else in the checkpoint of 1-gaps"
+    assert said in result.stdout
+    folder = tmp_path / "coordinator" / "runs" / "1-gaps" / "checkpoints"
+    theirs = load_file(max(folder.glob("x*.safetensors")))
+    assert f"│ digest of the model    │ {digest(theirs['x'])}" in result.stdout
+    assert f"│ digest of the momentum │ {digest(theirs['m'])}" in result.stdout
+    ours = json.loads((tmp_path / "again" / "history.json").read_text())
+    assert ours["checkpoint_digest"] == record["run"]["checkpoint_digest"]
+
+    check_changed_records(record, tmp_path)
+
+
+def check_changed_records(record: dict[str, Any], folder: Path) -> None:
+    """Other participants or other data do not pass for the run."""
+    path = folder / "record.json"
+
+    def write() -> Path:
+        path.write_text(json.dumps(record))
+        return path
+
+    assert replay(write()).exit_code == 0
+    rounds, run = record["rounds"], record["run"]
+    uneven = next(r for r in rounds if len(r["participants"]) > 1)
+    taken = uneven["participants"].pop()
+    assert "other bytes: the checkpoint" in refused(write(), code=1)
+    uneven["participants"].append(taken)
+
+    own = f"silo-1={folder}"
+    assert "there is no train.npz" in refused(write(), "--silo-data", own)
+    # by its place among six, silo-1 has fewer samples; but steps and weights do not show it
+    assert "other bytes" in refused(path, "--silo-data", "silo-1=1/6", code=1)
+    run["config"]["weights"] = "samples"
+    assert "Give the data that it had" in refused(write())
+    run["config"]["weights"] = "uniform"
+
+    run["checkpoint_digest"] = None
+    result = replay(write())
+    assert result.exit_code == 0
+    assert "the record has no checkpoint_digest to compare with" in result.stdout
+    run["config"]["initial_model"] = "gone.safetensors"
+    assert "give --initial-model FILE" in refused(write())
+    x0 = folder / "coordinator" / "runs" / "1-gaps" / "x0.safetensors"
+    assert replay(path, "--initial-model", str(x0)).exit_code == 0
+    run["rounds_done"] = len(rounds) + 1
+    assert "lacks committed rounds" in refused(write())
+    run["rounds_done"] = 0
+    assert "no round of 1-gaps is committed" in refused(write())
+
+
+def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    assert "cannot be read: No such file" in refused(path)
+    path.write_text("no json")
+    assert "not JSON" in refused(path)
+    path.write_text("{}")
+    assert "/api/v1/runs/RUN/history.json" in refused(path)
+    assert "nobody answers at" in refused("http://127.0.0.1:1/x", code=1)
+    assert "leave out --method" in refused(path, "--method", "FedAvg")
+    assert "leave out --compare" in refused(path, "--compare", "all")
+    result = CliRunner().invoke(app, ["simulate", "--silo-data", "a=b"])
+    assert (result.exit_code, "belong to --replay" in result.stderr) == (2, True)
