@@ -9,7 +9,7 @@ from domo.console import say
 
 def main() -> int:
     """Run pytest; its closing line stays the last one."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=8", *sys.argv[1:]]
+    command = [sys.executable, "-u", "-m", "pytest", "-q", "-rs", "--durations=8", *sys.argv[1:]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert process.stdout is not None
     last, reasons = "", []
