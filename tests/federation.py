@@ -21,10 +21,14 @@ STARTUP_S = 60.0
 class Process:
     """A command, its output in a file."""
 
-    def __init__(self, command: Sequence[str], log: Path, cwd: Path):
+    def __init__(self, command: Sequence[str], log: Path, cwd: Path, **variables: str):
         self.log = log
         env = {k: v for k, v in os.environ.items() if not k.startswith("DOMO_")}
-        env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        env |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **variables}
+        paths = [*variables.get("PYTHONPATH", "").split(os.pathsep), str(ROOT)]
+        env["PYTHONPATH"] = os.pathsep.join(
+            [*filter(None, paths), os.environ.get("PYTHONPATH", "")]
+        )
         with log.open("ab") as out:
             self._popen = subprocess.Popen(
                 [str(BIN / command[0]), *command[1:]],

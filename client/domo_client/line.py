@@ -6,6 +6,7 @@ no longer knows (it was restarted) is opened again without anybody noticing.
 """
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,8 +18,6 @@ from tenacity import (
     retry_if_exception,
     stop_after_delay,
     stop_never,
-    wait_exponential,
-    wait_random,
 )
 
 import domo
@@ -36,6 +35,8 @@ T = TypeVar("T")
 
 CALL_S = 30.0
 """Deadline of a control call, beyond what the coordinator may hold it."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S, JITTER_S = 0.2, 15.0, 1.0
+"""Between attempts."""
 
 
 class Line:
@@ -75,6 +76,7 @@ class Line:
         self.long_poll_s = 20.0
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.advanced = 0  # grows when a transfer has got further than ever
 
     def join(self) -> None:
         """Open a session.
@@ -92,7 +94,7 @@ class Line:
             pb.JoinRequest(
                 protocol_version=PROTOCOL_VERSION,
                 software_version=domo.__version__,
-                capabilities=["resume-upload"],
+                capabilities=["resume-upload", "resume-download"],
                 silo_id=self.silo_id,
                 instance_id=self.state.instance_id,
                 role=pb.EVALUATOR if self._role == "evaluator" else pb.TRAINER,
@@ -130,12 +132,25 @@ class Line:
 
         retrying = Retrying(
             retry=retry_if_exception(self._may_retry),
-            wait=wait_exponential(multiplier=0.2, max=15.0) + wait_random(0.0, 1.0),
+            wait=self._pause(),
             stop=stop,
             before_sleep=trouble,
             reraise=True,
         )
         return retrying(call)
+
+    def _pause(self) -> Callable[[RetryCallState], float]:
+        """The pause before an attempt: longer each time, unless a transfer got further since."""
+        seen, failures = self.advanced, 0
+
+        def pause(state: RetryCallState) -> float:
+            nonlocal seen, failures
+            failures = failures + 1 if seen == self.advanced else 1
+            seen = self.advanced
+            longer = FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)
+            return min(longer, LONGEST_PAUSE_S) + random.uniform(0.0, JITTER_S)
+
+        return pause
 
     def _may_retry(self, error: BaseException) -> bool:
         return isinstance(error, DomoError) and error.retryable and not self._closed

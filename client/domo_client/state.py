@@ -2,6 +2,7 @@
 
 instance-id           random; the silo is this folder, whatever machine it is mounted on
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
+vectors/<digest>.part the beginning of one; a download goes on behind it
 pending.json, .bin    the newest update, until its round is over
 """
 
@@ -22,6 +23,7 @@ from torch import Tensor
 from domo.errors import ChecksumError
 from domo.state_dir import lock_folder
 from domo.vector import byte_view
+from domo_client.part import Part
 
 FORMAT_VERSION = 2
 DIGEST = re.compile("[0-9a-f]{32}")
@@ -83,9 +85,14 @@ class SiloState:
         """Digests of the vectors that are here."""
         return [p.name for p in self._vectors.iterdir() if DIGEST.fullmatch(p.name)]
 
-    def put(self, digest: str, vector: Tensor) -> None:
-        """Keep a received vector."""
-        _replace(self._vectors / digest, byte_view(vector))
+    def parts(self) -> dict[str, int]:
+        """Digests of vectors of which the beginning is here, and how many bytes."""
+        paths = (p for p in self._vectors.glob("*.part") if DIGEST.fullmatch(p.stem))
+        return {p.stem: p.stat().st_size for p in paths}
+
+    def part(self, digest: str) -> Part:
+        """A vector that arrives."""
+        return Part(self._vectors / digest)
 
     def get(self, digest: str, dtype: torch.dtype) -> Tensor:
         """A kept vector.
@@ -95,13 +102,15 @@ class SiloState:
         """
         path = self._vectors / digest
         try:
-            data = bytearray(path.read_bytes())
+            with path.open("rb") as f:
+                data = torch.empty(os.fstat(f.fileno()).st_size, dtype=torch.uint8)
+                f.readinto(byte_view(data))
         except OSError as error:
             raise ChecksumError(f"cannot read the cached {path}: {error.strerror}") from None
-        if xxhash.xxh3_128_hexdigest(data) != digest:
+        if xxhash.xxh3_128_hexdigest(byte_view(data)) != digest:
             path.unlink()
             raise ChecksumError(f"the cached vector {path} was damaged and is deleted")
-        return torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        return data.view(dtype)
 
     def keep_only(self, digests: Iterable[str]) -> None:
         """Delete all other vectors."""

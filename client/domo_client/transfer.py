@@ -1,26 +1,27 @@
 """The data rpcs of a silo: models in, updates out, vectors to frames and back."""
 
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 import torch
 import xxhash
 from torch import Tensor
 
-from domo.errors import ChecksumError, ProtocolError
+from domo.errors import CoordinatorUnavailableError, DeadlineError, ProtocolError
 from domo_client.line import CALL_S, Line
 from domo_client.state import PendingUpdate
+from domo_client.watchdog import Watchdog
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 
+T = TypeVar("T")
+
 STALL_S = 120.0
 """Longest silence within a transfer."""
-SLOWEST = 100_000
-"""Bytes per second of the slowest link that an upload is given time for."""
+TRANSFER_S = 24 * 3600.0
+"""Deadline of one transfer; the next attempt goes on where it ended."""
 
 DTYPES = {VectorId.INTEGER_BUFFERS: torch.uint8, VectorId.FROZEN: torch.uint8}
 
@@ -49,6 +50,7 @@ class Transfers(Line):
         name = "/domo_proto.v1.FederationData/"
         self._fetch: Any = self.channel.unary_stream(name + "FetchRound")
         self._submit: Any = self.channel.stream_unary(name + "SubmitUpdate")
+        self._reached = ("", 0)
 
     def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Turn:
         """Wait for the next turn, and receive what this silo lacks.
@@ -63,27 +65,47 @@ class Transfers(Line):
     def _fetch_once(self, session: str, run_id: str, evaluated: int, own: Sequence[str]) -> Turn:
         have = [bytes.fromhex(d) for d in (*self.state.held(), *own)]
         request = pb.FetchRequest(
-            session=session, run_id=run_id, have=have, evaluated_index=evaluated
+            session=session,
+            run_id=run_id,
+            have=have,
+            evaluated_index=evaluated,
+            partial=[
+                pb.PartialVector(digest=bytes.fromhex(d), num_bytes=n)
+                for d, n in self.state.parts().items()
+            ],
         ).SerializeToString()
+
+        def read(stream: Any, watch: Watchdog) -> Turn:
+            first = next(stream, None)
+            if first is None:
+                raise ProtocolError("the coordinator ended its answer before it began")
+            header = pb.RoundHeader.FromString(first)
+            watch.feed(STALL_S)
+            return self._read_turn(header, stream, watch, set(own))
+
         hold_s = self.long_poll_s + CALL_S
-        try:
-            stream = self._fetch(request, timeout=None)
-            watch = _Watchdog(stream, hold_s)
+        return self._watched(
+            lambda watch: read(watch.guard(self._fetch(request, timeout=TRANSFER_S)), watch), hold_s
+        )
+
+    def _watched(self, work: Callable[[Watchdog], T], first_s: float) -> T:
+        """Make a data rpc under a watchdog; its errors are `DomoError`."""
+        with Watchdog(first_s) as watch:
             try:
-                first = next(stream, None)
-                if first is None:
-                    raise ProtocolError("the coordinator ended its answer before it began")
-                header = pb.RoundHeader.FromString(first)
-                watch.feed(STALL_S)
-                return self._read_turn(header, stream, watch, set(own))
-            finally:
-                watch.stop()
-                stream.cancel()
-        except grpc.RpcError as error:
-            raise from_rpc(error, self.address) from None
+                return work(watch)
+            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                if watch.barked:
+                    raise DeadlineError(f"nothing moved to or from {self.address}") from None
+                if isinstance(error, grpc.FutureCancelledError):
+                    raise CoordinatorUnavailableError("the transfer was cancelled") from None
+                raise from_rpc(error, self.address) from None
+            except ValueError as error:
+                if not self._closed:
+                    raise
+                raise CoordinatorUnavailableError("this silo has left") from error
 
     def _read_turn(
-        self, header: Any, stream: Iterator[bytes], watch: "_Watchdog", own: set[str]
+        self, header: Any, stream: Iterator[bytes], watch: Watchdog, own: set[str]
     ) -> Turn:
         digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
         vectors: dict[VectorId, Tensor] = {}
@@ -92,8 +114,6 @@ class Transfers(Line):
             dtype = DTYPES.get(vector_id, torch.float32)
             if info.sent:
                 vectors[vector_id] = self._receive(info, dtype, stream, watch)
-                if vector_id is not VectorId.FROZEN:
-                    self.state.put(digest, vectors[vector_id])
             elif digest not in own:
                 vectors[vector_id] = self.state.get(digest, dtype)
         if digests:
@@ -115,21 +135,25 @@ class Transfers(Line):
         )
 
     def _receive(
-        self, info: Any, dtype: torch.dtype, stream: Iterator[bytes], watch: "_Watchdog"
+        self, info: Any, dtype: torch.dtype, stream: Iterator[bytes], watch: Watchdog
     ) -> Tensor:
+        """Receive a vector, or the rest of one, and keep it."""
         vector = torch.empty(info.num_bytes // dtype.itemsize, dtype=dtype)
-        target, at = memoryview(vector.view(torch.uint8).numpy()), 0  # type: ignore[arg-type]
-        while at < info.num_bytes:
-            frame = decode_frame(next(stream, b""))
-            size = len(frame.payload)
-            if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
-                raise ProtocolError("frames of a vector must follow in order and without gaps")
-            target[at : at + size] = frame.payload
-            at += size
-            self.bytes_received += size
-            watch.feed(STALL_S)
-        if xxhash.xxh3_128_digest(target) != info.digest:
-            raise ChecksumError("a vector does not fit its digest")
+        target, at = memoryview(vector.view(torch.uint8).numpy()), info.offset  # type: ignore[arg-type]
+        with self.state.part(info.digest.hex()) as part:
+            part.begin(target[:at])
+            while at < info.num_bytes:
+                frame = decode_frame(next(stream, b""))
+                size = len(frame.payload)
+                if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
+                    raise ProtocolError("frames of a vector must follow in order and without gaps")
+                part.append(frame.payload)
+                target[at : at + size] = frame.payload
+                at += size
+                self.bytes_received += size
+                self.advanced += 1
+                watch.feed(STALL_S)
+            part.finish(xxhash.xxh3_128_digest(target) == info.digest)
         return vector
 
     def submit(self, update: PendingUpdate) -> tuple[str, str]:
@@ -162,18 +186,21 @@ class Transfers(Line):
             metrics=update.metrics,
             vectors=[pb.VectorInfo(id=v, num_bytes=n) for v, n in update.vectors],  # type: ignore[arg-type]
         )
-        size = sum(n for _, n in update.vectors)
-        try:
-            answer = self._submit(
-                self._frames(header.SerializeToString(), update, status.offset),
-                timeout=STALL_S + size / SLOWEST,
-            )
-        except grpc.RpcError as error:
-            raise from_rpc(error, self.address) from None
-        response = pb.SubmitResponse.FromString(answer)
+        if (update.digest, status.offset) != self._reached:
+            self._reached = (update.digest, status.offset)
+            self.advanced += 1
+
+        def send(watch: Watchdog) -> bytes:
+            frames = self._frames(header.SerializeToString(), update, status.offset, watch)
+            return bytes(watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result())
+
+        response = pb.SubmitResponse.FromString(self._watched(send, STALL_S))
         return str(pb.UploadState.Name(response.state)), response.text
 
-    def _frames(self, header: bytes, update: PendingUpdate, offset: int) -> Iterator[bytes]:
+    def _frames(
+        self, header: bytes, update: PendingUpdate, offset: int, watch: Watchdog
+    ) -> Iterator[bytes]:
+        """An upload from an offset on; grpc takes the next message when the link has room."""
         yield header
         start = 0
         with self.state.pending_path.open("rb") as f:
@@ -183,28 +210,5 @@ class Transfers(Line):
                     data = f.read(min(FRAME_BYTES, num_bytes - at))
                     yield encode_frame(vector_id, at, memoryview(data))
                     self.bytes_sent += len(data)
+                    watch.feed(STALL_S)
                 start += num_bytes
-
-
-class _Watchdog(threading.Thread):
-    """Cancels a stream that makes no progress."""
-
-    def __init__(self, stream: Any, first_s: float):
-        super().__init__(name="watchdog", daemon=True)
-        self._stream, self._stopped = stream, threading.Event()
-        self.feed(first_s)
-        self.start()
-
-    def feed(self, next_s: float) -> None:
-        """Progress: wait anew, at most this long."""
-        self._deadline = time.monotonic() + next_s
-
-    def run(self) -> None:
-        """Look every second."""
-        while not self._stopped.wait(1.0):
-            if time.monotonic() > self._deadline:
-                self._stream.cancel()
-
-    def stop(self) -> None:
-        """The stream has ended."""
-        self._stopped.set()

@@ -11,18 +11,27 @@ from domo_proto.codec import MAX_MESSAGE_BYTES
 
 KEEPALIVE_S = 30
 """A client's ping interval on an idle connection: below the idle limit of common NATs."""
+SERVER_KEEPALIVE_S = 60
+"""The coordinator's: how it finds out that a silo is gone without a word."""
+PING_TIMEOUT_S = 20
+"""How long a ping may stay without an answer, and bytes sent without the other end's receipt. grpc
+has an option for each."""
+WINDOW_BYTES = 3 << 18
+"""What may be on its way in one stream: more would be faster over long distances, but all of it is
+sent again when the connection is lost."""
 
 _SIZES = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.http2.max_frame_size", (1 << 24) - 1),
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 2 << 20),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
 ]
 CLIENT_OPTIONS = [
     *_SIZES,
     ("grpc.keepalive_time_ms", KEEPALIVE_S * 1000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", PING_TIMEOUT_S * 1000),
+    ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_S * 1000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_reconnect_backoff_ms", 10_000),
@@ -31,6 +40,9 @@ CLIENT_OPTIONS = [
 ]
 SERVER_OPTIONS = [
     *_SIZES,
+    ("grpc.keepalive_time_ms", SERVER_KEEPALIVE_S * 1000),
+    ("grpc.keepalive_timeout_ms", PING_TIMEOUT_S * 1000),
+    ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_S * 1000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_S * 500),
     ("grpc.http2.max_ping_strikes", 0),

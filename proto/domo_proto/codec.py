@@ -1,6 +1,6 @@
 """Vectors to frames and back.
 
-A frame is a 32-byte head and at most 1 MiB of raw little-endian values:
+A frame is a 32-byte head and at most 256 KiB of raw little-endian values:
 
     offset  size  field
     0       4     magic, ASCII "DOM1"
@@ -8,7 +8,7 @@ A frame is a 32-byte head and at most 1 MiB of raw little-endian values:
     8       8     offset of the payload in the vector, bytes, unsigned
     16      4     length of the payload, bytes, unsigned
     20      4     reserved, 0
-    24      8     xxh3-64 of the payload, unsigned
+    24      8     xxh3-64 of the payload, unsigned; its seed is xxh3-64 of the 24 bytes before
 
 All numbers are little-endian. docs/protocol.md has a test vector.
 """
@@ -22,10 +22,12 @@ import xxhash
 
 from domo.errors import ChecksumError, ProtocolError
 
-HEAD = struct.Struct("<4sIQIIQ")
+FIELDS = struct.Struct("<4sIQII")
+CHECK = struct.Struct("<Q")
+HEAD_BYTES = FIELDS.size + CHECK.size
 MAGIC = b"DOM1"
-FRAME_BYTES = 1 << 20
-"""Most payload bytes in one frame."""
+FRAME_BYTES = 1 << 18
+"""Most payload bytes in one frame: what a lost connection can tear."""
 MAX_MESSAGE_BYTES = 4 << 20
 
 
@@ -58,8 +60,12 @@ class Frame(NamedTuple):
 
 def encode_frame(vector_id: int, offset: int, payload: memoryview) -> bytes:
     """One frame; `payload` is at most `FRAME_BYTES` long."""
-    check = xxhash.xxh3_64_intdigest(payload)
-    return b"".join((HEAD.pack(MAGIC, vector_id, offset, len(payload), 0, check), payload))
+    fields = FIELDS.pack(MAGIC, vector_id, offset, len(payload), 0)
+    return b"".join((fields, CHECK.pack(_check(fields, payload)), payload))
+
+
+def _check(fields: bytes | memoryview, payload: memoryview) -> int:
+    return int(xxhash.xxh3_64_intdigest(payload, seed=xxhash.xxh3_64_intdigest(fields)))
 
 
 def encode(vector_id: int, data: memoryview, start: int = 0) -> Iterator[bytes]:
@@ -72,17 +78,20 @@ def decode_frame(message: bytes) -> Frame:
     """Check and take apart one frame.
 
     Raises:
-        ProtocolError: Not a frame, or its length field is wrong.
-        ChecksumError: The payload was damaged.
+        ChecksumError: Not a frame, or one that was damaged on the way; it is sent again.
+        ProtocolError: An intact frame that is larger than any may be.
     """
-    if len(message) < HEAD.size:
-        raise ProtocolError(f"a frame has at least {HEAD.size} bytes, this one {len(message)}")
-    magic, vector_id, offset, length, reserved, check = HEAD.unpack_from(message)
-    payload = memoryview(message)[HEAD.size :]
+    if len(message) < HEAD_BYTES:
+        raise ChecksumError(f"a frame has at least {HEAD_BYTES} bytes, this one {len(message)}")
+    whole = memoryview(message)
+    magic, vector_id, offset, length, reserved = FIELDS.unpack_from(message)
+    payload = whole[HEAD_BYTES:]
     if magic != MAGIC or reserved:
-        raise ProtocolError(f"not a frame: it begins with {message[:4]!r}")
-    if length != len(payload) or length > FRAME_BYTES:
-        raise ProtocolError(f"a frame says {length} bytes and holds {len(payload)}")
-    if xxhash.xxh3_64_intdigest(payload) != check:
+        raise ChecksumError(f"not a frame: it begins with {message[:4]!r}")
+    if length != len(payload):
+        raise ChecksumError(f"a frame says {length} bytes and holds {len(payload)}")
+    if _check(whole[: FIELDS.size], payload) != CHECK.unpack_from(message, FIELDS.size)[0]:
         raise ChecksumError(f"a frame at offset {offset} was damaged on the way")
+    if length > FRAME_BYTES:
+        raise ProtocolError(f"a frame has at most {FRAME_BYTES} bytes, this one {length}")
     return Frame(vector_id, offset, payload)

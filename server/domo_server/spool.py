@@ -76,7 +76,7 @@ class Upload:
         offset: Bytes that the silo believes are here.
 
     Raises:
-        ProtocolError: `offset` is not what is here.
+        ChecksumError: `offset` is not what is here; the silo asks again.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Upload:
                 other.unlink()
         held = held_bytes(folder, silo_id, upload_digest)
         if offset > held or offset > self.num_bytes:
-            raise ProtocolError(f"the upload continues at {offset}, but {held} bytes are here")
+            raise ChecksumError(f"the upload continues at {offset}, but {held} bytes are here")
         self._hash = xxhash.xxh3_128()
         self._square = 0.0
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)

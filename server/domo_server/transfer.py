@@ -6,7 +6,7 @@ Both have identity serializers: the first message is a protobuf header, every ot
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import grpc
@@ -16,12 +16,16 @@ from domo_proto.codec import decode_frame, encode
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.calls import Callers, Context, abort, answers, digest_of, parse
 from domo_server.coordinator import Coordinator
+from domo_server.progress import Progress, Transfers
 from domo_server.run import Run, Turn
 from domo_server.sessions import Session
+from domo_server.spool import Upload
 
 T = TypeVar("T")
 
 MAX_METRICS = 64
+LOST_S = 1.0
+"""How long a lost connection may look like a stream that its silo has ended."""
 ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
 
 
@@ -30,32 +34,48 @@ class DataServicer:
 
     def __init__(self, coordinator: Coordinator):
         self._coordinator, self._callers = coordinator, Callers(coordinator)
+        self._downloads, self._uploads = Transfers(), Transfers()
 
-    async def FetchRound(self, message: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def FetchRound(self, message: bytes, context: Context) -> None:
         """Long-poll for the silo's next turn, then stream what it lacks."""
         try:
             request = parse(pb.FetchRequest, message)
             session = self._callers.session(request.session, context)
-            run = await self._coordinator.locate(request.run_id)
-            if request.evaluated_index >= 0:
-                run.note_tested(session.silo_id, request.evaluated_index)
-
-            def look() -> Turn | None:
-                if self._coordinator.stopping:
-                    return None
-                return run.turn_for(session.silo_id, request.evaluated_index)
-
-            turn = await self._coordinator.broadcast.until(look, self._coordinator.long_poll_s)
+            async with self._downloads.newest(session.silo_id) as progress:
+                await self._answer(request, session, context, progress)
         except DomoError as error:
             await abort(context, error)
-            return
+
+    async def _answer(
+        self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
+    ) -> None:
+        run = await self._coordinator.locate(request.run_id)
+        if request.evaluated_index >= 0:
+            run.note_tested(session.silo_id, request.evaluated_index)
+
+        def look() -> Turn | None:
+            if self._coordinator.stopping:
+                return None
+            return run.turn_for(session.silo_id, request.evaluated_index)
+
+        hold_s = self._coordinator.long_poll_s
+        progress.made(hold_s)
+        turn = await self._coordinator.broadcast.until(look, hold_s)
+        progress.made()
         if turn is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"
-            yield pb.RoundHeader(action=pb.ASK_AGAIN, run_id=run.run_id).SerializeToString()
+            answer = pb.RoundHeader(action=pb.ASK_AGAIN, run_id=run.run_id)
+            await context.write(answer.SerializeToString())
             return
         if turn.action == "train":
             run.failed.pop(session.silo_id, None)  # it tries again
         have = set(request.have)
+        held = {p.digest: p.num_bytes for p in request.partial}
+        starts = {
+            vector_id: min(held.get(wire.digest, 0), len(wire.data))
+            for vector_id, wire in turn.vectors.items()
+            if wire.digest not in have
+        }
         header = pb.RoundHeader(
             action=ACTIONS[turn.action],
             run_id=run.run_id,
@@ -74,16 +94,17 @@ class DataServicer:
                     id=vector_id.value,  # type: ignore[arg-type]
                     num_bytes=len(wire.data),
                     digest=wire.digest,
-                    sent=wire.digest not in have,
+                    sent=vector_id in starts,
+                    offset=starts.get(vector_id, 0),
                 )
                 for vector_id, wire in turn.vectors.items()
             ],
         )
-        yield header.SerializeToString()
-        for vector_id, wire in turn.vectors.items():
-            if wire.digest not in have:
-                for frame in encode(vector_id, wire.data):
-                    yield frame
+        await context.write(header.SerializeToString())
+        for vector_id, start in starts.items():
+            for frame in encode(vector_id, turn.vectors[vector_id].data, start):
+                await context.write(frame)
+                progress.made()
 
     @answers
     async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:
@@ -92,7 +113,7 @@ class DataServicer:
         session = self._callers.session(header.session, context)
         run = await self._coordinator.locate(header.run_id)
         silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
-        async with run.lock_of(silo_id):
+        async with self._uploads.newest(silo_id) as progress, run.lock_of(silo_id):
             state, _ = run.upload_state(silo_id, r, digest)
             if state in ("accepted", "stale") or silo_id not in run.sampled:
                 duplicate = state == "accepted"
@@ -102,7 +123,7 @@ class DataServicer:
                     state=answer, duplicate=duplicate, text=text
                 ).SerializeToString()
             try:
-                return await self._receive(run, session, header, messages)
+                return await self._receive(run, session, header, messages, progress)
             except DomoError as error:
                 if not error.retryable:
                     run.say("refused", f"refused an update of {silo_id}: {error}", silo_id)
@@ -115,6 +136,7 @@ class DataServicer:
         session: Session,
         header: pb.UpdateHeader,
         messages: AsyncIterator[bytes],
+        progress: Progress,
     ) -> bytes:
         metrics = {k[:64]: v for k, v in header.metrics.items() if math.isfinite(v)}
         if len(metrics) > MAX_METRICS:
@@ -126,10 +148,15 @@ class DataServicer:
         session.phase = "uploading"
         try:
             await _on_thread(upload.resume)
+            progress.made()
             async for message in messages:
                 session.last_seen = max(session.last_seen, run.clock())
                 await _on_thread(_write, upload, message)
-            norm = await _on_thread(upload.finish, self._coordinator.durable_updates)
+                progress.made()
+            if upload.position < upload.num_bytes:
+                await asyncio.sleep(LOST_S)  # a lost connection is cancelled meanwhile
+            progress.done()
+            return await _to_its_end(self._finish(run, session, header, upload, metrics))
         except DomoError as error:
             if not error.retryable:
                 upload.discard()
@@ -140,6 +167,16 @@ class DataServicer:
             ) from error
         finally:
             upload.close()
+
+    async def _finish(
+        self,
+        run: Run,
+        session: Session,
+        header: pb.UpdateHeader,
+        upload: Upload,
+        metrics: dict[str, float],
+    ) -> bytes:
+        norm = await asyncio.to_thread(upload.finish, self._coordinator.durable_updates)
         taken = await run.accept(
             session.silo_id, header.round_index, upload, norm, header.num_steps, metrics
         )
@@ -147,17 +184,23 @@ class DataServicer:
         return pb.SubmitResponse(state=state).SerializeToString()
 
 
-async def _on_thread(work: Callable[..., T], *args: Any) -> T:
-    """Work on an upload's file; a call that is cancelled meanwhile waits until it is done."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Work that is not left half done: a call that is cancelled meanwhile waits for it."""
+    task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody listens any more
         raise
 
 
-def _write(upload: Any, message: bytes) -> None:
+async def _on_thread(work: Callable[..., T], *args: Any) -> T:
+    return await _to_its_end(asyncio.to_thread(work, *args))
+
+
+def _write(upload: Upload, message: bytes) -> None:
     upload.write(decode_frame(message))
 
 

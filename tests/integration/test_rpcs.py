@@ -244,13 +244,13 @@ REFUSED = {
     ),
     "an offset of nothing": (
         {"offset": 4},
-        errors.ProtocolError,
+        errors.ChecksumError,
         "the upload continues at 4, but 0 bytes are here",
     ),
     "short": ({"frames": []}, errors.ProtocolError, "the upload ended after 0 of 12 bytes"),
     "no frame": (
         {"frames": [b"hello"]},
-        errors.ProtocolError,
+        errors.ChecksumError,
         "a frame has at least 32 bytes, this one 5",
     ),
     "long": (

@@ -194,28 +194,40 @@ class DeclineResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("session", "run_id", "have", "evaluated_index")
+    __slots__ = ("session", "run_id", "have", "evaluated_index", "partial")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     HAVE_FIELD_NUMBER: _ClassVar[int]
     EVALUATED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     have: _containers.RepeatedScalarFieldContainer[bytes]
     evaluated_index: int
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., have: _Optional[_Iterable[bytes]] = ..., evaluated_index: _Optional[int] = ...) -> None: ...
+    partial: _containers.RepeatedCompositeFieldContainer[PartialVector]
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., have: _Optional[_Iterable[bytes]] = ..., evaluated_index: _Optional[int] = ..., partial: _Optional[_Iterable[_Union[PartialVector, _Mapping]]] = ...) -> None: ...
+
+class PartialVector(_message.Message):
+    __slots__ = ("digest", "num_bytes")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NUM_BYTES_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    num_bytes: int
+    def __init__(self, digest: _Optional[bytes] = ..., num_bytes: _Optional[int] = ...) -> None: ...
 
 class VectorInfo(_message.Message):
-    __slots__ = ("id", "num_bytes", "digest", "sent")
+    __slots__ = ("id", "num_bytes", "digest", "sent", "offset")
     ID_FIELD_NUMBER: _ClassVar[int]
     NUM_BYTES_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     id: VectorId
     num_bytes: int
     digest: bytes
     sent: bool
-    def __init__(self, id: _Optional[_Union[VectorId, str]] = ..., num_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., sent: _Optional[bool] = ...) -> None: ...
+    offset: int
+    def __init__(self, id: _Optional[_Union[VectorId, str]] = ..., num_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., sent: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class RoundHeader(_message.Message):
     __slots__ = ("action", "run_id", "round_index", "attempt", "num_rounds", "num_steps", "local_lr", "inference_scale", "vectors", "outcome", "outcome_text", "evaluate", "remaining_s")

@@ -74,7 +74,10 @@ def test_instances_differ_and_stay(tmp_path: Path) -> None:
 
 def put(state: SiloState, vector: torch.Tensor) -> str:
     name = digest(vector)
-    state.put(name, vector)
+    with state.part(name) as part:
+        part.begin(memoryview(bytearray()))
+        part.append(byte_view(vector))
+        part.finish(True)
     return name
 
 
@@ -126,6 +129,78 @@ def test_what_is_no_vector_is_not_offered(tmp_path: Path) -> None:
     assert not (vectors / f"{name}.tmp").exists()
     assert state.held() == [name]
     state.close()
+
+
+# vectors that arrive
+
+WHOLE_VECTOR = bytes(range(40))
+NAME = xxhash.xxh3_128_hexdigest(WHOLE_VECTOR)
+
+
+def arrive(state: SiloState, stop: int, size: int = 8) -> None:
+    """Go on with `NAME` up to `stop`, with what is here read back first."""
+    held = state.parts().get(NAME, 0)
+    start = bytearray(held)
+    with state.part(NAME) as part:
+        part.begin(memoryview(start))
+        assert start == WHOLE_VECTOR[:held]
+        for at in range(held, stop, size):
+            part.append(memoryview(WHOLE_VECTOR)[at : min(at + size, stop)])
+        if stop == len(WHOLE_VECTOR):
+            part.finish(True)
+
+
+@pytest.mark.parametrize("stops", [[0, 40], [8, 40], [3, 20, 39, 40], [40]])
+def test_a_vector_arrives_in_parts_over_many_starts(stops: list[int], tmp_path: Path) -> None:
+    for stop in stops:
+        state = SiloState(tmp_path / "state")
+        arrive(state, stop)
+        assert state.parts() == ({} if stop == 40 else {NAME: stop})
+        state.close()
+    state = SiloState(tmp_path / "state")
+    assert state.held() == [NAME]
+    assert byte_view(state.get(NAME, torch.uint8)) == WHOLE_VECTOR
+    state.close()
+
+
+def test_what_lies_behind_the_offset_is_cut_off(state: SiloState) -> None:
+    arrive(state, 24)
+    with state.part(NAME) as part:
+        part.begin(memoryview(bytearray(16)))
+    assert state.parts() == {NAME: 16}
+    arrive(state, 40)
+    assert byte_view(state.get(NAME, torch.uint8)) == WHOLE_VECTOR
+
+
+def test_a_part_that_became_shorter_begins_anew(state: SiloState) -> None:
+    arrive(state, 16)
+    with state.part(NAME) as part, pytest.raises(ChecksumError, match="shorter than it was"):
+        part.begin(memoryview(bytearray(24)))
+    assert state.parts() == {}
+
+
+def test_a_whole_that_does_not_fit_begins_anew(state: SiloState) -> None:
+    arrive(state, 16)
+    with state.part(NAME) as part, pytest.raises(ChecksumError, match="it is sent again") as caught:
+        part.finish(False)
+    assert caught.value.retryable
+    assert (state.parts(), state.held()) == ({}, [])
+
+
+def test_stale_parts_go_with_the_old_vectors(state: SiloState) -> None:
+    arrive(state, 16)
+    name = put(state, torch.randn(7))
+    (state.folder / "vectors" / "x.part").touch()
+    assert state.parts() == {NAME: 16}  # what has no digest for a name is none
+    state.keep_only([name, NAME])
+    assert state.parts() == {}
+    assert state.held() == [name]
+
+
+def test_a_full_disk_is_said(state: SiloState) -> None:
+    (state.folder / "vectors" / f"{NAME}.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"), state.part(NAME) as part:
+        part.append(memoryview(WHOLE_VECTOR))
 
 
 # the pending update

@@ -14,7 +14,7 @@ from domo_proto.channel import (
     make_channel,
     server_credentials,
 )
-from domo_proto.codec import FRAME_BYTES, HEAD
+from domo_proto.codec import FRAME_BYTES, HEAD_BYTES
 from tests.certificates import Authority
 
 
@@ -85,9 +85,16 @@ def test_pings_do_not_provoke_the_server() -> None:
     assert client["grpc.keepalive_permit_without_calls"] == 1
 
 
+def test_both_ends_notice_soon_that_the_other_is_gone() -> None:
+    """Without the option for pings grpc waits for a minute, whatever the one for keepalive says."""
+    for options in (dict(CLIENT_OPTIONS), dict(SERVER_OPTIONS)):
+        assert options["grpc.keepalive_time_ms"] <= 60_000
+        assert options["grpc.http2.ping_timeout_ms"] <= 20_000
+
+
 def test_a_frame_passes_both_ends() -> None:
     for options in (dict(CLIENT_OPTIONS), dict(SERVER_OPTIONS)):
-        assert options["grpc.max_receive_message_length"] > FRAME_BYTES + HEAD.size
+        assert options["grpc.max_receive_message_length"] > FRAME_BYTES + HEAD_BYTES
 
 
 @pytest.mark.parametrize("name", ["a", "Site-1.b_c", "0", "x" * 64])

@@ -178,7 +178,7 @@ def test_a_torn_write_is_no_whole_value(tmp_path: Path) -> None:
 
 
 def test_a_later_offset_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProtocolError, match="continues at 8, but 0 bytes are here"):
+    with pytest.raises(ChecksumError, match="continues at 8, but 0 bytes are here"):
         upload(tmp_path, 8)
 
 
