@@ -55,6 +55,10 @@ class Reporter(threading.Thread):
         except (DomoError, OSError) as error:
             log.debug("heartbeat: %s", error)
 
+    def forget(self) -> None:
+        """A turn begins: what was said before is about another one."""
+        self._directive = ("", 0, "CONTINUE")
+
     def may_go_on(self) -> bool:
         """Whether the coordinator still wants this round of this run."""
         run_id, round_index, directive = self._directive

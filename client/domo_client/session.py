@@ -13,7 +13,7 @@ and sends nothing; an exception in the body is reported as this silo's failure a
 caller; a round that the coordinator has abandoned ends the inner loop and the next one comes.
 """
 
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -124,6 +124,7 @@ class Silo:
         self._reporter.start()
         self._reporter.beat()
         self._declined: list[str] = []
+        self._closed = threading.Event()
         self._failed = False
         self.on_step: Callable[[LocalRound, int], None] = lambda rnd, done: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
@@ -144,6 +145,7 @@ class Silo:
 
     def close(self, reason: str = "") -> None:
         """Leave the federation."""
+        self._closed.set()
         self._reporter.stop()
         self.connection.close(reason)
         self._reporter.join(CLOSE_S)
@@ -188,8 +190,11 @@ class Silo:
 
         Raises:
             LayoutMismatchError: The run has another model.
+            ConfigError: A number of samples below 0.
             IncompleteRoundError: The body made fewer steps than the run asks for.
         """
+        if min(samples or 0, eval_samples or 0) < 0:
+            raise ConfigError(f"samples = {samples}, eval_samples = {eval_samples}: below 0")
         offer = offer or self.next_run()
         flat = FlatModel(model)
         configure_torch(offer.config.threads, flat.vector.device)
@@ -202,6 +207,7 @@ class Silo:
             try:
                 turn = self.connection.fetch_round(offer.run_id, evaluated, own)
             except OSError as error:  # a full disk: the model cannot be kept
+                self._progress("waiting", offer.run_id, self.connection.round_told)
                 self.fail(error)
                 backoff_s = self._back_off(backoff_s)
                 continue
@@ -227,10 +233,9 @@ class Silo:
             if self._failed:
                 backoff_s = self._back_off(backoff_s)
 
-    @staticmethod
-    def _back_off(seconds: float) -> float:
+    def _back_off(self, seconds: float) -> float:
         """Wait after a failure; returns how long to wait after the next one."""
-        time.sleep(seconds)
+        self._closed.wait(seconds)
         return min(2 * seconds, MAX_BACKOFF_S)
 
     def _progress(
@@ -246,6 +251,7 @@ class Silo:
 
     def _round(self, offer: Offer, flat: FlatModel, turn: Turn) -> LocalRound:
         r = turn.round_index
+        self._reporter.forget()
         steps = turn.num_steps if turn.action == "TRAIN" else 0
         progress = self._progress("evaluating", offer.run_id, r, steps)
 
@@ -311,7 +317,7 @@ class Silo:
             except OSError as error:  # a full disk; the update waits in memory
                 self._reporter.beat(failure=describe(error))
                 wait_s = self._back_off(wait_s)
-                if not self._reporter.may_go_on():
+                if self._closed.is_set() or not self._reporter.may_go_on():
                     return
         state, text = self._submit(update)
         self.on_sent(rnd, state, text)

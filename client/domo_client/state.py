@@ -8,6 +8,7 @@ pending.json, .bin    the newest update, until its round is over
 
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -24,6 +25,8 @@ from domo.errors import ChecksumError
 from domo.state_dir import lock_folder
 from domo.vector import byte_view
 from domo_client.part import Part
+
+log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
 DIGEST = re.compile("[0-9a-f]{32}")
@@ -72,7 +75,7 @@ class SiloState:
             leftover.unlink()
         identity = folder / "instance-id"
         if not identity.exists():
-            _replace(identity, secrets.token_hex(16).encode())
+            _replace(identity, secrets.token_hex(16).encode(), durable=True)
         self.instance_id = identity.read_text(encoding="ascii").strip()
 
     def close(self) -> None:
@@ -157,10 +160,16 @@ class SiloState:
                 return None
             body["vectors"] = [(int(v), int(n)) for v, n in body["vectors"]]
             update = PendingUpdate(**body)
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            log.warning("%s is damaged; its update is made again", self.folder / "pending.json")
             return None
         same = (update.run_id, update.round_index, update.basis) == (run_id, round_index, basis)
-        if not same or self._pending_digest() != update.digest:
+        whole = self._pending_digest() == update.digest
+        if not whole:
+            log.warning("the unsent update in %s is damaged; it is made again", self.pending_path)
+        if not same or not whole:
             self.drop_pending()
             return None
         return update

@@ -50,6 +50,7 @@ class Transfers(Line):
         name = "/domo_proto.v1.FederationData/"
         self._fetch: Any = self.channel.unary_stream(name + "FetchRound")
         self._submit: Any = self.channel.stream_unary(name + "SubmitUpdate")
+        self.round_told = 0  # of the newest turn, kept or not
         self._reached = ("", 0)
 
     def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Turn:
@@ -80,6 +81,7 @@ class Transfers(Line):
             if first is None:
                 raise ProtocolError("the coordinator ended its answer before it began")
             header = pb.RoundHeader.FromString(first)
+            self.round_told = header.round_index
             watch.feed(STALL_S)
             return self._read_turn(header, stream, watch, set(own))
 

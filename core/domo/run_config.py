@@ -128,6 +128,9 @@ class RunConfig(BaseModel):
             self.min_silos is None or most is None or self.min_silos <= most,
             f"min_silos = {self.min_silos} is more than the {most} silos of a round",
         )
+        required = len(set(self.required_silos))
+        most = self.num_silos or required
+        need(required <= most, f"required_silos names {required} of {most} silos")
         given = [self.local_epochs, self.local_steps, self.local_steps_list]
         need(sum(g is not None for g in given) <= 1, "give one of local_epochs, local_steps(_list)")
         for key in ("local_lrs", "local_steps_list", "participants"):

@@ -7,17 +7,26 @@ from typing import Any, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from domo.errors import AccessError, DomoError, ProtocolError
+from domo.errors import AccessError, CoordinatorUnavailableError, DomoError, ProtocolError
 from domo_proto.errors import ERROR_KEY, status_of
 from domo_server.coordinator import Coordinator
+from domo_server.durable import said_by_disk
+from domo_server.run import Run
 from domo_server.sessions import Session
 
+MAX_TEXT = 2000
+MAX_METRICS = 64
+MAX_SUM = 1e100
+"""Numbers beyond this are no measurement, and their sums would not be finite."""
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
 def answers(handler: Handler) -> Handler:
-    """Turn a `DomoError` into its status, with the class by name in the trailing metadata."""
+    """Turn an error into its status, with the class by name in the trailing metadata.
+
+    What the disk refuses is retryable: there may be room later.
+    """
 
     @functools.wraps(handler)
     async def wrapped(self: Any, request: Any, context: Context) -> Any:
@@ -25,6 +34,8 @@ def answers(handler: Handler) -> Handler:
             return await handler(self, request, context)
         except DomoError as error:
             return await abort(context, error)
+        except OSError as error:
+            return await abort(context, CoordinatorUnavailableError(said_by_disk(error)))
 
     return wrapped  # type: ignore[return-value]
 
@@ -64,6 +75,13 @@ def parse(cls: Any, message: bytes) -> Any:
         return cls.FromString(message)
     except DecodeError as error:
         raise ProtocolError(f"the first message is no {cls.__name__}: {error}") from error
+
+
+def refuse(run: Run, session: Session, what: str, why: str) -> None:
+    """Record that an update or enrolment of a silo was refused: an event, and its error."""
+    why = why[:MAX_TEXT]
+    run.say("refused", f"refused an {what} of {session.silo_id}: {why}", session.silo_id)
+    session.error = f"{what} refused: {why}"
 
 
 class Callers:

@@ -3,15 +3,16 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from domo.config_file import validate
-from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError
+from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.broadcast import Broadcast
+from domo_server.durable import said_by_disk
 from domo_server.events import EventLog
 from domo_server.round_state import Phase, RoundState
 from domo_server.rounds import RunLoop
@@ -23,7 +24,7 @@ from domo_server.store import Store, now_text
 log = logging.getLogger(__name__)
 
 RETRY_S = 10.0
-"""Pause before a run is tried again whose end could not even be recorded."""
+"""Pause before a run is tried again that could not even be loaded, or whose end not recorded."""
 
 
 class Coordinator:
@@ -35,6 +36,7 @@ class Coordinator:
         report_interval_s: How often silos report.
         long_poll_s: How long a silo's question may wait for an answer.
         durable_updates: fsync each update before it is accepted.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class Coordinator:
         report_interval_s: float = 2.0,
         long_poll_s: float = 20.0,
         durable_updates: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self.store, self.state_dir = store, state_dir
         self.long_poll_s, self.durable_updates = long_poll_s, durable_updates
-        self.sessions = Sessions(report_interval_s)
+        self.clock = clock
+        self.sessions = Sessions(report_interval_s, clock)
         self.broadcast = Broadcast()
         self.events = EventLog(store, self.broadcast)
         self.dropped: dict[str, str] = {}
@@ -78,19 +82,28 @@ class Coordinator:
 
     async def _work(self) -> None:
         while True:
-            rows = await asyncio.to_thread(self.store.all_runs)
-            waiting = [row for row in reversed(rows) if row["state"] not in ENDED]
-            if not waiting:
-                await self.broadcast.changed(1.0)  # a run may have come while we looked
-                continue
             try:
+                rows = await asyncio.to_thread(self.store.all_runs)
+                waiting = [row for row in reversed(rows) if row["state"] not in ENDED]
+                if not waiting:
+                    await self.broadcast.changed(1.0)  # a run may have come while we looked
+                    continue
                 await self._execute(waiting[0])
+            except (OSError, TransportError) as error:  # such as a full disk: no restart is needed
+                self._hold(f"{said_by_disk(error)}; the coordinator tries again")
+                await asyncio.sleep(RETRY_S)
             except Exception:
-                log.exception("[%s] the run cannot go on", waiting[0]["run_id"])
-                await asyncio.sleep(RETRY_S)  # such as a full disk: recovery needs no restart
+                log.exception("the run cannot go on")
+                await asyncio.sleep(RETRY_S)
             finally:
                 self.current = None
             self.broadcast.notify()
+
+    def _hold(self, text: str) -> None:
+        log.error("%s", text)
+        if self.current is not None:
+            self.current.detail = text
+        self.broadcast.notify()
 
     async def _execute(self, row: Mapping[str, Any]) -> None:
         run = self._make(row)
@@ -113,6 +126,7 @@ class Coordinator:
             self.broadcast,
             self.events,
             self.dropped,
+            self.clock,
         )
 
     def folder(self, run_id: str) -> Path:
@@ -238,25 +252,27 @@ class Coordinator:
         await self._known(silo_id)
         if silo_id in self.dropped:
             raise ConfigError(f"{silo_id} is left out already: {self.dropped[silo_id]}")
-        self.dropped[silo_id] = reason = reason.strip()[:500] or "no reason given"
+        reason = reason.strip()[:500] or "no reason given"
         await asyncio.to_thread(self.store.mark_silo, silo_id, dropped=reason)
+        self.dropped[silo_id] = reason
         if self.current is not None:
             self.current.leave_out(silo_id)
         self._say("dropped", f"{silo_id} is left out by the admin: {reason}", silo_id)
 
     async def readmit(self, silo_id: str) -> None:
-        """Take a dropped silo back, or let one join with a new state folder.
+        """Take a dropped silo back, and let one that is not connected join with a new state folder.
 
         Raises:
             ConfigError: No such silo.
         """
         await self._known(silo_id)
-        if self.dropped.pop(silo_id, None) is not None:
-            await asyncio.to_thread(self.store.mark_silo, silo_id, dropped=None)
-            if self.current is not None:
-                self.current.take_back(silo_id)
-        else:
-            await asyncio.to_thread(self.store.mark_silo, silo_id, readmitted=True)
+        was_dropped = silo_id in self.dropped
+        free = not (was_dropped and self.sessions.is_online(silo_id))  # else its folder is not lost
+        values = {"dropped": None, **({"readmitted": True} if free else {})}
+        await asyncio.to_thread(self.store.mark_silo, silo_id, **values)
+        self.dropped.pop(silo_id, None)
+        if was_dropped and self.current is not None:
+            self.current.take_back(silo_id)
         self._say("readmitted", f"{silo_id} is re-admitted by the admin", silo_id)
 
     async def _known(self, silo_id: str) -> None:
@@ -288,11 +304,12 @@ class Coordinator:
 
     async def decline(self, session: Session, run_id: str, reason: str) -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
-        session.declined.add(run_id)
+        session.declined[run_id] = reason
         session.error = reason
         text = f"{session.silo_id} declined {run_id}: {reason}"
         known = run_id if run_id in self.recent else None
         self.events.say("declined", text, known, session.silo_id)
+        self.broadcast.notify()
 
     def find(self, run_id: str) -> Run | None:
         """The current run, or one that ended lately, by id."""

@@ -2,12 +2,17 @@
 
 import asyncio
 import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from domo.errors import TransportError
 from domo_server.broadcast import Broadcast
-from domo_server.store import Store
+from domo_server.store import Store, now_text
 
 log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""Pause before an event is tried again that a full disk refused."""
 
 
 class EventLog:
@@ -20,7 +25,7 @@ class EventLog:
 
     def __init__(self, store: Store, broadcast: Broadcast):
         self._store, self._broadcast = store, broadcast
-        self._thread = ThreadPoolExecutor(1, "events")
+        self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
 
     def say(
         self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
@@ -28,9 +33,18 @@ class EventLog:
         """Log and record an event."""
         log.info("%s", text, extra={"run": run_id, "silo": silo_id})
         written = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._store.add_event, kind, text, run_id, silo_id
+            self._thread, self._record, kind, text, run_id, silo_id, now_text()
         )
         written.add_done_callback(self._written)
+
+    def _record(self, *event: str | None) -> None:
+        """On the thread: wait out a full disk, so that all events follow once there is room."""
+        while True:
+            try:
+                return self._store.add_event(*event)  # type: ignore[arg-type]
+            except TransportError:
+                if self._closing.wait(RETRY_S):
+                    raise
 
     def _written(self, written: asyncio.Future[None]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:
@@ -38,5 +52,6 @@ class EventLog:
         self._broadcast.notify()
 
     async def close(self) -> None:
-        """Wait until all events are recorded; none may follow."""
+        """Wait until all events are recorded, or given up on a full disk; none may follow."""
+        self._closing.set()
         await asyncio.to_thread(self._thread.shutdown)

@@ -126,7 +126,7 @@ def judge(
     policy: Policy,
     sampled: Sequence[str],
     accepted: Collection[str],
-    failed: Collection[str],
+    lost: Collection[str],
     open_for_s: float,
     quorum_for_s: float | None,
 ) -> Verdict:
@@ -136,7 +136,8 @@ def judge(
         policy: The run's policy.
         sampled: The silos of this round.
         accepted: Those whose update is in.
-        failed: Those that reported a failure in this attempt and have not come back.
+        lost: Those of which nothing will come as things are: they have failed, declined, or were
+            away before the round began.
         open_for_s: Seconds since the round opened.
         quorum_for_s: Seconds since it first had its quorum; None: it has none.
     """
@@ -153,12 +154,22 @@ def judge(
         return Verdict("wait", text, left, missing)
     if policy.on_missing == "proceed" and quorum_for_s is not None:
         grace = policy.grace_s - quorum_for_s
-        gone = all(s in failed for s in missing)
+        gone = all(s in lost for s in missing)
         if grace <= 0 or gone or (left is not None and left <= 0):
             return Verdict("close", f"going on without {names}", missing=missing)
         wait_s = grace if left is None else min(grace, left)
         return Verdict("wait", text + f", {wait_s:.0f} s of grace left", wait_s, missing)
+    if policy.on_missing == "proceed":
+        text += _enough(policy, sampled, accepted)
     return Verdict("wait", text, None, missing)
+
+
+def _enough(policy: Policy, sampled: Sequence[str], accepted: Collection[str]) -> str:
+    """Which of the missing silos a round under `proceed` cannot do without, in words."""
+    short = min(policy.min_silos or len(sampled), len(sampled)) - len(accepted)
+    required = [s for s in policy.required_silos if s in sampled and s not in accepted]
+    text = f"; it needs {short} of them" if 0 < short < len(sampled) - len(accepted) else ""
+    return text + (f"; it does not close without {', '.join(required)}" if required else "")
 
 
 def has_quorum(policy: Policy, sampled: Sequence[str], accepted: Collection[str]) -> bool:

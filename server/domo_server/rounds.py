@@ -8,39 +8,37 @@ between, the next start finds which step was reached and goes on from there.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from sqlalchemy.exc import OperationalError
 from torch import Tensor
 
-from domo.errors import DomoError, RoundTimeoutError
+from domo.errors import DivergenceError, DomoError, RoundTimeoutError, TransportError
 from domo.model_file import build_initial, load_model, save_model
 from domo.tasks import load_task
 from domo.vector import Layout, Section, byte_view, digest
 from domo_server.checkpoint import (
+    ServerState,
     export_model,
     initial_state,
     load_checkpoint,
     prune_checkpoints,
     save_checkpoint,
 )
-from domo_server.closing import make_record, outliers, sum_round
-from domo_server.round_state import Phase, Policy, RoundState, Signal, judge
-from domo_server.run import Enrolment, Run, WireVector
+from domo_server.closing import make_record, sum_round
+from domo_server.durable import Durable
+from domo_server.round_state import Phase, RoundState, Signal
+from domo_server.run import NOBODY, Run
 from domo_server.store import now_text
+from domo_server.turn import Enrolment, WireVector
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 LOOK_S = 5.0
 """A waiting run looks at least this often, so that its text stays true."""
-DISK_S = 2.0
-"""Pause between attempts to write to a full disk."""
-NOBODY = "every silo of this round is left out; re-admit one, or stop the run"
 
 Row = Mapping[str, Any]
 
@@ -54,12 +52,16 @@ class RunLoop:
     """
 
     def __init__(self, run: Run, writing: asyncio.Lock):
-        self._run, self._writing = run, writing
+        self._run, self._durably = run, Durable(run, writing)
         self._paused_at = run.clock()
         self._frozen = torch.empty(0, dtype=torch.uint8)
 
     async def execute(self, row: Row) -> None:
-        """Run to the end; faults become the state FAILED with the reason."""
+        """Run to the end; faults become the state FAILED with the reason.
+
+        Raises:
+            OSError, TransportError: The disk or the database; it may be tried again.
+        """
         run = self._run
         try:
             await self._prepare(row)
@@ -71,6 +73,8 @@ class RunLoop:
                 await self._close()
             if run.state.phase is Phase.EVALUATING:
                 await self._evaluate()
+        except (OSError, TransportError):
+            raise  # not the run's fault: it is loaded again
         except DomoError as error:
             await self._end(Signal.FAIL, str(error))
         except Exception as error:
@@ -83,7 +87,7 @@ class RunLoop:
         run = self._run
         path = run.folder / "x0.safetensors"
         if row["roster"] is None and not path.exists():
-            await self._on_disk(self._make_x0, path)
+            await self._durably(self._make_x0, path)
         layout, vectors, _ = await asyncio.to_thread(load_model, path)
         self._frozen = vectors[Section.FROZEN]
         run.frozen_wire = None
@@ -110,7 +114,7 @@ class RunLoop:
         for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
             run.reported.setdefault(e["model_index"], set()).add(e["silo_id"])
         run.layout = layout
-        await asyncio.to_thread(run.store.update_run, run.run_id, num_params=layout.num_params)
+        await self._durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
         await self._restore(row)
         for old in (run.folder / "spool").glob("*"):
             if old != run.spool:
@@ -135,7 +139,7 @@ class RunLoop:
             return
         r = row["rounds_done"]
         run.state = RoundState(Phase.OPEN, r, row["attempt"])
-        run.open_round()
+        run.open_round(known=False)
         if r >= run.config.num_rounds:
             run.state = RoundState(Phase.EVALUATING, r)
             return
@@ -144,13 +148,14 @@ class RunLoop:
             run.recorded = {p["silo_id"]: p["digest"] for p in records[-1]["participants"]}
             run.sampled = list(run.recorded)  # an update lost with the power is sent again
         await run.restore_updates()
-        if run.recorded is not None and len(run.accepted) == len(run.recorded):
-            run.state = RoundState(Phase.CLOSING, r, row["attempt"])
-        elif row["state"] == "PAUSED":
+        if row["state"] == "PAUSED":
             run.state = RoundState(Phase.PAUSED, r, row["attempt"])
             run.pause_wanted = True
+        elif run.recorded is not None and len(run.accepted) == len(run.recorded):
+            run.state = RoundState(Phase.CLOSING, r, row["attempt"])
         done = f"round {r + 1} of {run.config.num_rounds}"
-        run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here")
+        tail = "; it is still paused" if run.pause_wanted else ""
+        run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
 
     async def _freeze_roster(self) -> None:
         run = self._run
@@ -160,12 +165,12 @@ class RunLoop:
                 await self._end(Signal.STOP, run.stop_text)
                 return
             await run.broadcast.changed(1.0)
-        for silo_id in roster:  # wrong tables fail before the first round, not in it
+        for silo_id in [s for s in roster if s in run.enrolments]:  # wrong tables fail at once
             n = run.enrolments[silo_id].num_samples
             run.config.weight_of(silo_id, n)
             run.config.steps_at(0, silo_id, n)
         run.roster = roster
-        await self._on_disk(
+        await self._durably(
             lambda: run.store.update_run(run.run_id, state="OPEN", roster=roster, detail="")
         )
         run.open_round()
@@ -184,18 +189,16 @@ class RunLoop:
             if run.pause_wanted != (run.state.phase is Phase.PAUSED):
                 await self._pause_or_resume()
             if run.state.phase is Phase.PAUSED or not run.sampled:
-                run.detail = "paused by the admin" if run.sampled else NOBODY
+                paused = run.state.phase is Phase.PAUSED
+                run.detail = "paused by the admin" if paused else NOBODY
                 await run.broadcast.changed(LOOK_S)
                 continue
-            now = run.clock()
-            quorum_for = None if run.quorum_at is None else now - run.quorum_at
-            policy = run.policy if run.recorded is None else Policy()
-            verdict = judge(
-                policy, run.sampled, run.accepted, run.failed, now - run.opened_at, quorum_for
-            )
+            verdict = run.judge()
             run.detail = verdict.text + run.notes_on(verdict.missing)
             if verdict.action == "close":
-                return True
+                if not self._refuse_outliers():
+                    return True
+                continue
             if verdict.action == "fail":
                 raise RoundTimeoutError(verdict.text, verdict.missing)
             await run.broadcast.changed(min(verdict.wait_s or LOOK_S, LOOK_S))
@@ -207,9 +210,7 @@ class RunLoop:
             run.move(Signal.PAUSE)
             run.say("paused", f"paused in round {run.state.round_index + 1}")
         else:
-            away = run.clock() - self._paused_at
-            run.opened_at += away  # deadline and grace do not run while a run is paused
-            run.quorum_at = None if run.quorum_at is None else run.quorum_at + away
+            run.hold(self._paused_at)
             run.move(Signal.RESUME)
             run.say("resumed", f"goes on in round {run.state.round_index + 1}")
         await self._set_state(run.state.phase.value)
@@ -221,10 +222,12 @@ class RunLoop:
         assert run.server is not None
         if run.state.phase is Phase.OPEN:
             run.move(Signal.QUORUM)
-        record = await self._on_disk(self._record)
+            for silo_id, why in run.outliers().items() if config.norm_check == "warn" else ():
+                run.say("unusual", f"{silo_id}: {why}", silo_id)
+        record = await self._durably(self._record)
         run.detail = f"summing {len(record['participants'])} updates"
-        following = await self._on_disk(sum_round, run.kernel, run.server, record, run.spool)
-        name, checkpoint_digest = await self._on_disk(save_checkpoint, checkpoints, following)
+        following = await self._sum(record)
+        name, checkpoint_digest = await self._durably(save_checkpoint, checkpoints, following)
         last = r + 1 >= config.num_rounds
         run_values = {
             "state": "EVALUATING" if last else "OPEN",
@@ -236,7 +239,7 @@ class RunLoop:
             "detail": "",
         }
         round_values = {"closed_at": now_text(), "duration_s": run.clock() - run.opened_at}
-        await self._on_disk(run.store.commit_round, run.run_id, r, round_values, run_values)
+        await self._durably(run.store.commit_round, run.run_id, r, round_values, run_values)
         spool = run.spool
         run.server, run.detail = following, ""
         run.revision += 1
@@ -249,42 +252,41 @@ class RunLoop:
         tail = f", train loss {loss:.4f}" if loss is not None else ""
         run.say("round-committed", f"{done} with {len(record['participants'])} silos{tail}")
 
+    def _refuse_outliers(self) -> bool:
+        far = self._run.refuse_outliers()
+        for silo_id, why in far.items():
+            self._run.say("refused", f"refused an update of {silo_id}: {why}", silo_id)
+            session = self._run.sessions.of(silo_id)
+            if session is not None:
+                session.error = f"update refused: {why}"
+        return bool(far)
+
+    async def _sum(self, record: Row) -> ServerState:
+        """x_{r+1} and what else follows.
+
+        Raises:
+            DivergenceError: It is not finite; names the largest update.
+        """
+        run = self._run
+        try:
+            return await self._durably(sum_round, run.kernel, run.server, record, run.spool)
+        except DivergenceError as error:
+            largest = max(record["participants"], key=lambda p: float(p["update_norm"]))
+            silo_id, norm = largest["silo_id"], largest["update_norm"]
+            text = f"{error}; the largest update is that of {silo_id}, of norm {norm:.3g}"
+            raise DivergenceError(text, error.count) from error
+
     def _record(self) -> dict[str, Any]:
         """The set that the round is closed with: the database's, or made and recorded now."""
         run, r = self._run, self._run.state.round_index
         records = run.store.rounds_of(run.run_id)
         if records and records[-1]["round_index"] == r:
             return records[-1]
-        accepted, left_out = dict(run.accepted), run.reasons_missing()
-        if run.config.norm_check != "off":
-            norms = {s: row["update_norm"] for s, row in accepted.items()}
-            for silo_id, why in outliers(norms, run.config.norm_factor).items():
-                if run.config.norm_check == "reject":
-                    left_out[silo_id] = why
-                    del accepted[silo_id]
-                kind = "refused" if run.config.norm_check == "reject" else "unusual"
-                run.store.add_event(kind, f"{silo_id}: {why}", run.run_id, silo_id)
-        samples = {s: run.enrolments[s].num_samples for s in accepted}
-        record = make_record(run.config, r, run.sampled, accepted, samples, left_out)
+        samples = {s: run.enrolments[s].num_samples for s in run.accepted}
+        left_out = run.reasons_missing()
+        record = make_record(run.config, r, run.sampled, run.accepted, samples, left_out)
         run.store.begin_close(run.run_id, {**record, "opened_at": run.opened_text})
         return record
-
-    async def _on_disk(self, work: Callable[..., T], *args: Any) -> T:
-        """Durable work on a thread; a full disk is waited out, a shutdown waits for the work."""
-        run, said = self._run, False
-        while True:
-            try:
-                async with self._writing:
-                    return await asyncio.to_thread(work, *args)
-            except (OSError, OperationalError) as error:
-                reason = getattr(error, "strerror", None) or str(getattr(error, "orig", error))
-                where = getattr(error, "filename", None)
-                at = f" ({where})" if where else ""
-                run.detail = f"the coordinator cannot go on: {reason}{at}; it tries again"
-                if not said:
-                    run.say("disk", run.detail)
-                said = True
-            await asyncio.sleep(DISK_S)
 
     # end
 
@@ -296,7 +298,8 @@ class RunLoop:
 
         def pending() -> list[str]:
             missing = [s for s in tests if s not in run.reported.get(r, ())]
-            return [s for s in missing if run.sessions.of(s) is None or run.sessions.is_online(s)]
+            there = (s for s in missing if s not in run.dropped)
+            return [s for s in there if run.sessions.of(s) is None or run.sessions.is_online(s)]
 
         while run.config.evaluates_at(r) and (waiting := pending()):
             left = end - run.clock()
@@ -310,10 +313,7 @@ class RunLoop:
         run = self._run
         run.detail = text
         if run.server is not None and run.layout is not None:
-            try:
-                await asyncio.to_thread(self._export)
-            except OSError as error:  # it can be made again from the checkpoint
-                log.warning("[%s] the model was not exported: %s", run.run_id, error)
+            await self._durably(self._export)
         run.move(signal)
         state = run.state.phase.value
         await self._set_state(state, finished_at=now_text())
@@ -336,7 +336,7 @@ class RunLoop:
     async def _set_state(self, state: str, **values: Any) -> None:
         run = self._run
         values |= {"state": state, "detail": run.detail}
-        await self._on_disk(lambda: run.store.update_run(run.run_id, **values))
+        await self._durably(lambda: run.store.update_run(run.run_id, **values))
         run.broadcast.notify()
 
 

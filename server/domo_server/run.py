@@ -7,9 +7,7 @@ rules are elsewhere: `round_state` says when a round closes, `domo.algorithm` ho
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
 
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import RunConfig, sort_roster
@@ -18,10 +16,12 @@ from domo_proto.codec import VectorId
 from domo_server.broadcast import Broadcast
 from domo_server.checkpoint import ServerState
 from domo_server.events import EventLog
-from domo_server.round_state import Phase, Policy, RoundState, Signal, advance, has_quorum
+from domo_server.members import Members
+from domo_server.round_state import Phase, RoundState, Signal, advance
 from domo_server.sessions import Session, Sessions
 from domo_server.spool import Part, Upload, held_bytes, is_whole, update_path
-from domo_server.store import Store, now_text
+from domo_server.store import Store
+from domo_server.turn import Enrolment, Turn, WireVector
 
 DOWN_SECTIONS = {
     Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
@@ -29,41 +29,15 @@ DOWN_SECTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WireVector:
-    """Bytes that silos may fetch, and their digest."""
-
-    data: memoryview
-    digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a silo is to do next; see RoundHeader in the proto."""
-
-    action: Literal["train", "evaluate", "end"]
-    round_index: int = 0
-    attempt: int = 0
-    num_steps: int = 0
-    local_lr: float = 0.0
-    inference_scale: float | None = None
-    evaluate: bool = False
-    vectors: Mapping[VectorId, WireVector] = field(default_factory=dict)
-    outcome: str = ""
-    text: str = ""
-    remaining_s: float | None = None
+MAX_SAMPLES = 10**12
+"""More samples than this at one silo are a mistake, or a lie."""
+MAX_STEPS = 2**31 - 1
+"""Local steps that a round can ask for."""
+MAX_PARTS_SHOWN = 8
+NOBODY = "every silo of this round is left out; re-admit one, or stop the run"
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolment:
-    """A silo's place in the run."""
-
-    role: str
-    num_samples: int
-    num_eval_samples: int
-
-
-class Run:
+class Run(Members):
     """State and questions of a run; `RunLoop` (in `rounds`) moves it."""
 
     def __init__(
@@ -78,17 +52,9 @@ class Run:
         dropped: Mapping[str, str],
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.run_id, self.config, self.folder = run_id, config, folder
-        self.kernel = config.kernel
-        self.policy = Policy(
-            config.on_missing,
-            config.min_silos,
-            config.required_silos,
-            config.round_deadline_s,
-            config.grace_s,
-        )
-        self.store, self.sessions, self.broadcast, self.clock = store, sessions, broadcast, clock
-        self.events, self.dropped = events, dropped
+        super().__init__(run_id, config, sessions, dropped, clock)
+        self.folder, self.kernel = folder, config.kernel
+        self.store, self.broadcast, self.events = store, broadcast, events
         self.state = RoundState()
         self.ready = False
         self.detail = ""
@@ -98,17 +64,9 @@ class Run:
         self.wire: dict[VectorId, WireVector] = {}
         self.enrolments: dict[str, Enrolment] = {}
         self.roster: list[str] | None = None
-        self.chosen: list[str] = []
-        self.sampled: list[str] = []
-        self.accepted: dict[str, dict[str, Any]] = {}
-        self.failed: dict[str, str] = {}
         self.reported: dict[int, set[str]] = {}
-        self.opened_at = self.clock()
-        self.opened_text = now_text()
-        self.quorum_at: float | None = None
         self.stop_text: str | None = None
         self.pause_wanted = False
-        self.recorded: dict[str, str] | None = None
         self.revision = 0
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -146,6 +104,7 @@ class Run:
                 "this run needs to know how many training samples the silo has: pass "
                 "samples=len(dataset) to rounds()"
             )
+        self._check_samples(silo_id, num_samples, num_eval_samples)
         mine = Enrolment(session.role, num_samples, num_eval_samples)
         old = self.enrolments.get(silo_id)
         if old is not None and self.roster is not None and old != mine:
@@ -169,29 +128,49 @@ class Run:
         session.num_samples, session.num_eval_samples = num_samples, num_eval_samples
         self.broadcast.notify()
 
-    def freeze_roster(self) -> list[str] | None:
-        """The roster, once everybody is there; None while somebody is missing."""
-        trainers = [s for s, e in self.enrolments.items() if e.role == "trainer"]
-        expected = self.config.expected_silos
-        if self.config.roster:
-            missing = [s for s in self.config.roster if s not in trainers]
-            self.detail = f"waiting for {', '.join(missing)} to enrol" if missing else ""
-            self.detail += self._declined()
-            return None if missing else sort_roster(self.config.roster)
-        short = expected - len(trainers)
-        if short > 0:
-            self.detail = f"waiting for {short} more of {expected} silos to enrol"
-            self.detail += self._declined()
-            return None
-        return sort_roster(trainers[:expected])
+    def _check_samples(self, silo_id: str, num_samples: int, num_eval_samples: int) -> None:
+        if max(num_samples, num_eval_samples) > MAX_SAMPLES:
+            raise ConfigError(
+                f"{silo_id} says that it has {num_samples} training and {num_eval_samples} test "
+                f"samples; more than {MAX_SAMPLES} cannot be right"
+            )
+        steps = num_samples and self.config.local_steps_list is None
+        if steps and self.config.steps_at(0, silo_id, num_samples) > MAX_STEPS:
+            raise ConfigError(
+                f"with {num_samples} training samples {silo_id} would make more than {MAX_STEPS} "
+                "local steps in a round"
+            )
 
-    def _declined(self) -> str:
-        notes = [
-            f"; {s.silo_id} declined: {s.error}"
-            for s in self.sessions.all()
-            if self.run_id in s.declined
+    def freeze_roster(self) -> list[str] | None:
+        """The roster, once everybody is there; None while somebody is missing.
+
+        A silo that an admin has left out is neither counted nor waited for.
+        """
+        config = self.config
+        trainers = [
+            s for s, e in self.enrolments.items() if e.role == "trainer" and s not in self.dropped
         ]
-        return "".join(notes)
+        missing = [
+            s
+            for s in config.roster or config.required_silos
+            if s not in trainers and s not in self.dropped
+        ]
+        needed = [s for s in config.required_silos if s in trainers]
+        first = [*needed, *(s for s in trainers if s not in needed)][: config.expected_silos]
+        short = config.expected_silos - len(first)
+        if missing:
+            self.detail = f"waiting for {', '.join(missing)} to enrol"
+        elif config.roster and not trainers:
+            self.detail = NOBODY
+        elif config.roster:
+            return sort_roster(config.roster)
+        elif short:
+            self.detail = f"waiting for {short} more of {config.expected_silos} silos to enrol"
+        else:
+            return sort_roster(first)
+        notes = ((s.silo_id, self.declined(s.silo_id)) for s in self.sessions.all())
+        self.detail += "".join(f"; {silo_id} {note}" for silo_id, note in notes if note)
+        return None
 
     def note_tested(self, silo_id: str, evaluated_index: int) -> None:
         """A silo says that it is through with testing a model, with or without numbers."""
@@ -210,6 +189,7 @@ class Run:
             return None
         tests = (
             mine.num_eval_samples > 0
+            and silo_id not in self.dropped
             and evaluated_index < r
             and silo_id not in self.reported.get(r, ())
             and self.config.evaluates_at(r)
@@ -263,6 +243,11 @@ class Run:
         phases = (Phase.OPEN, Phase.PAUSED)
         return round_index == self.state.round_index and self.state.phase in phases
 
+    def wants(self, silo_id: str, round_index: int) -> bool:
+        """Whether an update of this round is taken from a silo: it may have been dropped since."""
+        known = silo_id in self.sampled and silo_id in self.enrolments
+        return known and self.collects(round_index)
+
     def upload_state(self, silo_id: str, round_index: int, upload_digest: str) -> tuple[str, int]:
         """Whether an upload is absent, partial, accepted or stale; and the bytes held."""
         if not self.collects(round_index):
@@ -286,6 +271,9 @@ class Run:
         Raises:
             ProtocolError: Wrong vectors, sizes or number of steps.
         """
+        refused, why = self.refused.get(silo_id, ("", ""))
+        if refused == upload_digest:
+            raise ProtocolError(f"this update was refused before: {why}")
         if self.recorded is not None and self.recorded.get(silo_id) != upload_digest:
             raise ProtocolError(
                 f"round {self.state.round_index + 1} is being closed with another update of "
@@ -296,7 +284,7 @@ class Run:
             right = [(int(p.vector_id), p.num_bytes) for p in expected]
             raise ProtocolError(
                 f"an update of this run has vectors {right} (id, bytes); {silo_id} sends "
-                f"{list(parts)}"
+                f"{list(parts[:MAX_PARTS_SHOWN])}"
             )
         wanted = self.config.steps_at(
             self.state.round_index, silo_id, self.enrolments[silo_id].num_samples
@@ -319,7 +307,7 @@ class Run:
         metrics: Mapping[str, float],
     ) -> bool:
         """Record a whole, checked update; False if its round has closed meanwhile."""
-        if not self.collects(round_index):
+        if not self.wants(silo_id, round_index):
             return False
         row = {
             "digest": upload.digest,
@@ -335,18 +323,11 @@ class Run:
             silo_id=silo_id,
             **row,
         )
-        if not self.collects(round_index):
+        if not self.wants(silo_id, round_index):
             return False
         self.take(silo_id, row)
         self.broadcast.notify()
         return True
-
-    def take(self, silo_id: str, row: dict[str, Any]) -> None:
-        """Count an accepted update."""
-        self.accepted[silo_id] = row
-        self.failed.pop(silo_id, None)
-        if self.quorum_at is None and has_quorum(self.policy, self.sampled, self.accepted):
-            self.quorum_at = self.clock()
 
     async def add_evaluation(
         self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]
@@ -374,8 +355,8 @@ class Run:
 
     # what the loop does
 
-    def open_round(self) -> None:
-        """Make x_r available and say whose turn it is."""
+    def open_round(self, known: bool = True) -> None:
+        """Make x_r available and say whose turn it is (`known`: see `Members.open_for`)."""
         assert self.server is not None
         assert self.roster is not None
         s, r = self.server, self.state.round_index
@@ -395,18 +376,13 @@ class Run:
         if self.frozen_wire is not None:
             self.wire[VectorId.FROZEN] = self.frozen_wire
         last = r >= self.config.num_rounds
-        self.chosen = [] if last else self.config.participants_at(r, self.roster)
-        self.sampled = [s for s in self.chosen if s not in self.dropped]
-        self.recorded = None
-        self.accepted, self.failed, self.quorum_at = {}, {}, None
-        self.opened_at, self.opened_text = self.clock(), now_text()
+        self.open_for([] if last else self.config.participants_at(r, self.roster), known)
 
     def leave_out(self, silo_id: str) -> None:
-        """Take a silo that was just dropped out of the open round."""
-        if self.recorded is None and silo_id in self.sampled:
-            self.sampled.remove(silo_id)
-            self.accepted.pop(silo_id, None)
-            self.broadcast.notify()
+        """Take a silo that was just dropped out of the open round, unless its set is fixed."""
+        if self.collects(self.state.round_index) and self.recorded is None:
+            self.take_out(silo_id)
+        self.broadcast.notify()
 
     def take_back(self, silo_id: str) -> None:
         """A silo was re-admitted: from the next round on, or now where nobody is left."""
@@ -414,37 +390,18 @@ class Run:
             self.sampled = [silo_id]
         self.broadcast.notify()
 
-    def reasons_missing(self) -> dict[str, str]:
-        """Why each silo of the round without an update has none."""
-        reasons = {}
-        for silo_id in self.chosen:
-            if silo_id in self.dropped:
-                reasons[silo_id] = f"dropped by the admin: {self.dropped[silo_id]}"
-            elif silo_id not in self.sampled:
-                reasons[silo_id] = "re-admitted after this round had begun"
-            elif silo_id not in self.accepted:
-                online = self.sessions.is_online(silo_id)
-                late = "no update in time" if online else "not connected"
-                reasons[silo_id] = self.failed.get(silo_id, late)
-        return reasons
-
-    def notes_on(self, missing: Sequence[str]) -> str:
-        """What is known of silos that a round waits for, where it is not plain work."""
-        notes = []
-        for silo_id in missing:
-            if silo_id in self.failed:
-                notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
-            elif not self.sessions.is_online(silo_id):
-                notes.append(f"{silo_id} {self.sessions.last_seen_text(silo_id)}")
-        return "".join(f"; {note}" for note in notes[:5])
-
     async def restore_updates(self) -> None:
         """Take back updates that were accepted before a restart and are still whole."""
         rows = await asyncio.to_thread(self.store.updates_of, self.run_id, self.state.round_index)
         for row in rows:
             silo_id, digest = row["silo_id"], row["digest"]
             path = update_path(self.spool, silo_id, digest)
-            if silo_id in self.sampled and await asyncio.to_thread(is_whole, path, digest):
+            if silo_id not in self.sampled:
+                continue
+            if not await asyncio.to_thread(is_whole, path, digest):
+                text = f"the update of {silo_id} was not wholly on disk; it is asked for again"
+                self.say("torn", text, silo_id)
+            else:
                 keys = ("digest", "vectors", "num_steps", "update_norm", "metrics")
                 self.take(silo_id, {k: row[k] for k in keys})
 

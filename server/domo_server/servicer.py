@@ -3,21 +3,24 @@
 import math
 
 import domo
-from domo.errors import (
-    LayoutMismatchError,
-    ProtocolError,
-    VersionError,
-)
+from domo.errors import DomoError, LayoutMismatchError, ProtocolError, VersionError
 from domo_proto import PROTOCOL_VERSION, SILO_ID
 from domo_proto.codec import FRAME_BYTES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
-from domo_server.calls import Callers, Context, answers, digest_of
+from domo_server.calls import (
+    MAX_METRICS,
+    MAX_SUM,
+    Callers,
+    Context,
+    answers,
+    digest_of,
+    refuse,
+)
 from domo_server.coordinator import Coordinator
 from domo_server.run import Run
 from domo_server.status import SiloPhase
 
-MAX_METRICS = 64
 UPLOADS = {
     "absent": pb.ABSENT,
     "partial": pb.PARTIAL,
@@ -79,7 +82,8 @@ class FederationServicer(pb_grpc.FederationServicer):
     ) -> pb.WaitForRunResponse:
         """Wait for a run that wants this silo."""
         session = self._callers.session(request.session, context)
-        session.declined.update(request.declined_run_ids)
+        for run_id in filter(self._coordinator.find, request.declined_run_ids):
+            session.declined.setdefault(run_id, "")
         session.phase, session.run_id, session.round_index = "idle", None, None
 
         def look() -> Run | None:
@@ -113,9 +117,14 @@ class FederationServicer(pb_grpc.FederationServicer):
             await run.enroll(
                 session, request.layout_digest, request.num_samples, request.num_eval_samples
             )
-        except LayoutMismatchError:
+        except LayoutMismatchError as error:
             assert run.layout is not None
+            refuse(run, session, "enrolment", str(error))
             return pb.EnrollResponse(enrolled=False, layout_json=run.layout.to_json())
+        except DomoError as error:
+            if not error.retryable:
+                refuse(run, session, "enrolment", str(error))
+            raise
         return pb.EnrollResponse(enrolled=True)
 
     @answers
@@ -143,7 +152,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         """Take a silo's sums."""
         session = self._callers.session(request.session, context)
         run = await self._coordinator.locate(request.run_id)
-        if run.state.ended:
+        if run.state.ended or session.silo_id in run.dropped:
             return pb.ReportEvaluationResponse()
         sums = {name: (s.total, s.num) for name, s in request.metrics.items()}
         if len(sums) > MAX_METRICS or any(len(name) > 64 for name in sums):
@@ -151,7 +160,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         if session.silo_id not in run.enrolments:
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         for name, (total, num) in sums.items():
-            if not math.isfinite(total) or not math.isfinite(num) or num <= 0:
+            if not (abs(total) <= MAX_SUM and 1 / MAX_SUM <= num <= MAX_SUM):
                 raise ProtocolError(f"metric {name!r} is not a finite sum over a positive count")
         await run.add_evaluation(session.silo_id, request.model_index, sums)
         return pb.ReportEvaluationResponse()
@@ -161,7 +170,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         """Heartbeat, progress and failures; answered with a directive."""
         session = self._callers.session(request.session, context)
         session.phase = PHASES.get(request.phase, "idle")
-        session.run_id = request.run_id or None
+        session.run_id = request.run_id[:128] or None
         session.round_index = request.round_index if request.run_id else None
         session.step, session.num_steps = request.step, request.num_steps
         has_loss = request.HasField("loss") and math.isfinite(request.loss)
@@ -173,12 +182,12 @@ class FederationServicer(pb_grpc.FederationServicer):
             session.phase, session.error = "failed", request.failure[:2000]
             if run is not None:
                 run.note_failure(session.silo_id, request.round_index, session.error)
-        elif session.phase in ("training", "uploading"):
+        elif session.phase == "training":
             session.error = None
         if run is not None:
             if run.state.ended or run.stop_text is not None:
                 directive = pb.STOP_RUN
-            elif session.phase == "training" and run.should_abandon(
+            elif session.phase in ("training", "uploading") and run.should_abandon(
                 session.silo_id, request.round_index
             ):
                 directive = pb.ABANDON_ROUND

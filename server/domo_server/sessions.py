@@ -37,7 +37,11 @@ class Session:
     num_samples: int | None = None
     num_eval_samples: int | None = None
     error: str | None = None
-    declined: set[str] = field(default_factory=set)
+    declined: dict[str, str] = field(default_factory=dict)
+
+
+RETURN_S = 60.0
+"""Time that silos have to come back after a restart of the coordinator."""
 
 
 class Sessions:
@@ -51,7 +55,7 @@ class Sessions:
     def __init__(self, report_interval_s: float, clock: Callable[[], float] = time.monotonic):
         self.report_interval_s = report_interval_s
         self.lease_s = max(5 * report_interval_s, 5.0)
-        self._clock = clock
+        self._clock, self._started_at = clock, clock()
         self._by_token: dict[str, Session] = {}
         self._by_silo: dict[str, Session] = {}
 
@@ -131,6 +135,12 @@ class Sessions:
         """Whether the silo was heard of within its lease."""
         session = self._by_silo.get(silo_id)
         return session is not None and self._clock() - session.last_seen < self.lease_s
+
+    def is_absent(self, silo_id: str) -> bool:
+        """Whether the silo is away, and not only because this coordinator has just started."""
+        if self._by_silo.get(silo_id) is None:
+            return self._clock() - self._started_at > RETURN_S
+        return not self.is_online(silo_id)
 
     def last_seen_text(self, silo_id: str) -> str:
         """`last seen 4 min ago`, in words."""

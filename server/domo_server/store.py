@@ -1,10 +1,12 @@
 """Durable metadata: runs, rounds, updates, evaluations, silos, events.
 
 SQLite (WAL, synchronous FULL) by default, any SQLAlchemy URL in production. Each function is one
-transaction. The calls block; the coordinator makes them on threads.
+transaction. The calls block; the coordinator makes them on threads. What a full disk or a lost
+database refuses is a `CoordinatorUnavailableError`, at any of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,20 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.util.exc import CommandError
-from sqlalchemy import Engine, create_engine, delete, event, func, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import (
+    Connection,
+    Engine,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from domo.errors import StateError
+from domo.errors import CoordinatorUnavailableError, StateError
 from domo_server.tables import enrolments, evaluations, events, rounds, runs, silos, updates
 
 Row = Mapping[str, Any]
@@ -71,8 +83,22 @@ class Store:
         """Close all connections."""
         self._engine.dispose()
 
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction.
+
+        Raises:
+            CoordinatorUnavailableError: A full disk, or a database that does not answer.
+        """
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except OperationalError as error:
+            text = f"the coordinator's database says: {str(error.orig).strip()}"
+            raise CoordinatorUnavailableError(text) from error
+
     def _rows(self, statement: Any) -> list[dict[str, Any]]:
-        with self._engine.connect() as c:
+        with self._transaction() as c:
             return [dict(r) for r in c.execute(statement).mappings()]
 
     def _one(self, statement: Any) -> dict[str, Any] | None:
@@ -83,7 +109,7 @@ class Store:
 
     def create_run(self, values: Row) -> dict[str, Any]:
         """Insert a queued run; its number and id are given here."""
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             number = (c.execute(select(func.max(runs.c.number))).scalar() or 0) + 1
             run_id = f"{number}-{values['name']}"
             c.execute(
@@ -102,7 +128,7 @@ class Store:
 
     def update_run(self, run_id: str, **values: Any) -> None:
         """Change columns of a run."""
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
 
     def run(self, run_id: str) -> dict[str, Any] | None:
@@ -122,7 +148,7 @@ class Store:
     def enroll(self, run_id: str, silo_id: str, **values: Any) -> None:
         """Insert or replace a silo's enrolment."""
         key = (enrolments.c.run_id == run_id) & (enrolments.c.silo_id == silo_id)
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             c.execute(delete(enrolments).where(key))
             c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **values))
 
@@ -135,7 +161,7 @@ class Store:
     def accept_update(self, **values: Any) -> None:
         """Record that a spooled update counts; replaces one whose file was lost."""
         keys = ("run_id", "round_index", "silo_id")
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             c.execute(delete(updates).where(*(updates.c[k] == values[k] for k in keys)))
             c.execute(insert(updates).values(accepted_at=now_text(), **values))
 
@@ -146,7 +172,7 @@ class Store:
 
     def begin_close(self, run_id: str, round_values: Row) -> None:
         """Record the set that a round is closed with; it never changes again."""
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             c.execute(insert(rounds).values(run_id=run_id, state="CLOSING", **round_values))
             c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
 
@@ -154,7 +180,7 @@ class Store:
         self, run_id: str, round_index: int, round_values: Row, run_values: Row
     ) -> None:
         """The commit point of a round: its checkpoint is durable, r advances."""
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             where = (rounds.c.run_id == run_id) & (rounds.c.round_index == round_index)
             c.execute(update(rounds).where(where).values(state="COMMITTED", **round_values))
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**run_values))
@@ -172,7 +198,7 @@ class Store:
         """Record a silo's sums for x_{model_index}; replaces what it said before."""
         e = evaluations.c
         where = (e.run_id == run_id) & (e.model_index == model_index) & (e.silo_id == silo_id)
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             c.execute(delete(evaluations).where(where))
             for metric, (total, num) in sums.items():
                 c.execute(
@@ -205,7 +231,7 @@ class Store:
     def save_silo(self, silo_id: str, **values: Any) -> None:
         """Insert or change a silo."""
         at = now_text()
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             changed = c.execute(
                 update(silos).where(silos.c.silo_id == silo_id).values(last_seen=at, **values)
             )
@@ -216,17 +242,22 @@ class Store:
 
     def mark_silo(self, silo_id: str, **values: Any) -> None:
         """Change columns of a silo that is not heard of by this."""
-        with self._engine.begin() as c:
+        with self._transaction() as c:
             c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
 
     def add_event(
-        self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
+        self,
+        kind: str,
+        text: str,
+        run_id: str | None = None,
+        silo_id: str | None = None,
+        at: str | None = None,
     ) -> None:
-        """Record something that happened."""
-        with self._engine.begin() as c:
+        """Record something that happened, now or `at`."""
+        with self._transaction() as c:
             c.execute(
                 insert(events).values(
-                    at=now_text(), kind=kind, text=text, run_id=run_id, silo_id=silo_id
+                    at=at or now_text(), kind=kind, text=text, run_id=run_id, silo_id=silo_id
                 )
             )
 

@@ -5,7 +5,6 @@ Both have identity serializers: the first message is a protobuf header, every ot
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,16 +13,26 @@ import grpc
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
 from domo_proto.codec import decode_frame, encode
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.calls import Callers, Context, abort, answers, digest_of, parse
+from domo_server.calls import (
+    MAX_METRICS,
+    MAX_SUM,
+    Callers,
+    Context,
+    abort,
+    answers,
+    digest_of,
+    parse,
+    refuse,
+)
 from domo_server.coordinator import Coordinator
 from domo_server.progress import Progress, Transfers
-from domo_server.run import Run, Turn
+from domo_server.run import Run
 from domo_server.sessions import Session
 from domo_server.spool import Upload
+from domo_server.turn import Turn
 
 T = TypeVar("T")
 
-MAX_METRICS = 64
 LOST_S = 1.0
 """How long a lost connection may look like a stream that its silo has ended."""
 ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
@@ -115,19 +124,25 @@ class DataServicer:
         silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
         async with self._uploads.newest(silo_id) as progress, run.lock_of(silo_id):
             state, _ = run.upload_state(silo_id, r, digest)
-            if state in ("accepted", "stale") or silo_id not in run.sampled:
-                duplicate = state == "accepted"
-                answer = pb.ACCEPTED if duplicate else pb.STALE
-                text = "had it already" if duplicate else f"round {r + 1} is not open for {silo_id}"
+            if state == "accepted":
+                run.say("duplicate", f"{silo_id} sent its update again; it counts once", silo_id)
                 return pb.SubmitResponse(
-                    state=answer, duplicate=duplicate, text=text
+                    state=pb.ACCEPTED, duplicate=True, text="had it already"
                 ).SerializeToString()
+            if state == "stale" or not run.wants(silo_id, r):
+                second = run.wants(silo_id, r)
+                text = (
+                    f"round {r + 1} has another update of {silo_id}"
+                    if second
+                    else (f"round {r + 1} is not open for {silo_id}")
+                )
+                refuse(run, session, "update", text)
+                return pb.SubmitResponse(state=pb.STALE, text=text).SerializeToString()
             try:
                 return await self._receive(run, session, header, messages, progress)
             except DomoError as error:
-                if not error.retryable:
-                    run.say("refused", f"refused an update of {silo_id}: {error}", silo_id)
-                    session.error = f"update refused: {error}"
+                if not isinstance(error, CoordinatorUnavailableError):
+                    refuse(run, session, "update", str(error))
                 raise
 
     async def _receive(
@@ -138,8 +153,8 @@ class DataServicer:
         messages: AsyncIterator[bytes],
         progress: Progress,
     ) -> bytes:
-        metrics = {k[:64]: v for k, v in header.metrics.items() if math.isfinite(v)}
-        if len(metrics) > MAX_METRICS:
+        metrics = {k[:64]: v for k, v in header.metrics.items() if abs(v) <= MAX_SUM}
+        if len(header.metrics) > MAX_METRICS:
             raise ProtocolError(f"at most {MAX_METRICS} metrics")
         parts = [(int(v.id), v.num_bytes) for v in header.vectors]
         upload = run.begin_upload(
@@ -161,10 +176,6 @@ class DataServicer:
             if not error.retryable:
                 upload.discard()
             raise
-        except OSError as error:  # a full disk, or the round has closed and its folder is gone
-            raise CoordinatorUnavailableError(
-                f"the coordinator cannot keep the update: {error.strerror}"
-            ) from error
         finally:
             upload.close()
 
@@ -180,6 +191,7 @@ class DataServicer:
         taken = await run.accept(
             session.silo_id, header.round_index, upload, norm, header.num_steps, metrics
         )
+        session.error = None if taken else session.error
         state = pb.ACCEPTED if taken else pb.STALE
         return pb.SubmitResponse(state=state).SerializeToString()
 

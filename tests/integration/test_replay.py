@@ -25,7 +25,8 @@ RUN = {
     "local_steps": 2,
     "lr_milestones": [0.005],
     "on_missing": "proceed",
-    "min_silos": 3,
+    "min_silos": 2,
+    "grace_s": 0.01,
     "norm_check": "reject",
     "norm_factor": 1.05,
     "similarity": 0.5,
@@ -63,6 +64,11 @@ def gaps(server: Coordinator) -> list[set[str]]:
     def after(num_rounds: int) -> int:
         return server.until(path, lambda run: run["rounds_done"] >= num_rounds)["rounds_done"]
 
+    def both(rounds: Any) -> bool:
+        reasons = " ".join(why for r in rounds for why in r["left_out"].values())
+        return "no update in time" in reasons and "times the median" in reasons
+
+    server.until(f"{path}/rounds", both)
     done = after(3)
     server.post("/silos/silo-2/drop")
     done = after(done + 3)

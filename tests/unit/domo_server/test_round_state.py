@@ -104,8 +104,8 @@ TestLife = Life.TestCase
 FOUR = ("a", "b", "c", "d")
 
 
-def verdict(policy: Policy, accepted: str, failed: str = "", open_s=1.0, quorum_s=None) -> Verdict:
-    return judge(policy, FOUR, set(accepted), set(failed), open_s, quorum_s)
+def verdict(policy: Policy, accepted: str, lost: str = "", open_s=1.0, quorum_s=None) -> Verdict:
+    return judge(policy, FOUR, set(accepted), set(lost), open_s, quorum_s)
 
 
 @pytest.mark.parametrize("on_missing", ["wait", "proceed", "fail"])
@@ -124,9 +124,13 @@ def test_wait_waits_for_everybody_whatever_the_time() -> None:
 
 def test_proceed_waits_for_its_quorum_even_after_the_deadline() -> None:
     policy = Policy("proceed", min_silos=3, round_deadline_s=10, grace_s=5)
-    wanted = Verdict("wait", "waiting for 2 more of 4 silos: c, d", None, ["c", "d"])
+    text = "waiting for 2 more of 4 silos: c, d; it needs 1 of them"
+    wanted = Verdict("wait", text, None, ["c", "d"])
     assert verdict(policy, "ab") == wanted
     assert verdict(policy, "ab", open_s=11) == wanted
+    needed = replace(policy, min_silos=2, required_silos=("d",))
+    text = "waiting for 2 more of 4 silos: c, d; it does not close without d"
+    assert verdict(needed, "ab", open_s=11).text == text
 
 
 def test_proceed_gives_the_others_their_grace() -> None:
@@ -146,7 +150,7 @@ def test_the_deadline_cuts_the_grace_short() -> None:
     assert verdict(policy, "abc", open_s=30, quorum_s=5).action == "close"
 
 
-def test_proceed_does_not_wait_for_silos_that_have_failed() -> None:
+def test_proceed_does_not_wait_for_silos_of_which_nothing_will_come() -> None:
     policy = Policy("proceed", min_silos=2, grace_s=60)
     assert verdict(policy, "ab", "cd", quorum_s=1).action == "close"
     assert verdict(policy, "ab", "c", quorum_s=1).action == "wait"

@@ -1,0 +1,41 @@
+"""What passes between a run and its silos, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from domo_proto.codec import VectorId
+
+
+@dataclass(frozen=True, slots=True)
+class WireVector:
+    """Bytes that silos may fetch, and their digest."""
+
+    data: memoryview
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a silo is to do next; see RoundHeader in the proto."""
+
+    action: Literal["train", "evaluate", "end"]
+    round_index: int = 0
+    attempt: int = 0
+    num_steps: int = 0
+    local_lr: float = 0.0
+    inference_scale: float | None = None
+    evaluate: bool = False
+    vectors: Mapping[VectorId, WireVector] = field(default_factory=dict)
+    outcome: str = ""
+    text: str = ""
+    remaining_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A silo's place in the run."""
+
+    role: str
+    num_samples: int
+    num_eval_samples: int
