@@ -187,7 +187,7 @@ def fail(lab: Lab, *names: str) -> None:
         lab.run.note_failure(name, lab.run.state.round_index, FAILURES[name])
 
 
-@pytest.mark.parametrize("policy", [{}, PROCEED], ids=["wait", "proceed"])
+@pytest.mark.parametrize("policy", [{"round_deadline_s": 30}, PROCEED], ids=["wait", "proceed"])
 def test_all_silos_failing_is_said_and_waited_out(policy: Any, tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         fail(lab, *SILOS)
@@ -203,7 +203,7 @@ def test_all_silos_failing_is_said_and_waited_out(policy: Any, tmp_path: Path) -
         await lab.send_all(*SILOS)
         assert (await lab.ended()).complete is True
 
-    scene(tmp_path, act, round_deadline_s=30, grace_s=5, **policy)
+    scene(tmp_path, act, grace_s=5, **policy)
 
 
 def test_all_silos_failing_under_fail_ends_at_the_deadline(tmp_path: Path) -> None:
