@@ -90,7 +90,7 @@ class Lab:
         assert run.server is not None
         d = torch.full_like(run.server.x, scale * (1 + SILOS.index(name)))
         digest = xxhash.xxh3_128_hexdigest(byte_view(d))
-        if run.upload_state(name, r, digest)[0] != "absent":
+        if not run.wants(name, r) or run.upload_state(name, r, digest)[0] != "absent":
             return False
         upload = run.begin_upload(name, [(VectorId.UPDATE, 4 * len(d))], digest, 0, 2)
         try:
