@@ -1,94 +1,23 @@
 """The rpcs as another client would call them: what is refused, and with which words."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
-import xxhash
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from torch import nn
 
 from domo import errors
 from domo.vector import Layout
 from domo_proto import PROTOCOL_VERSION
-from domo_proto.codec import FRAME_BYTES, VectorId, encode_frame
-from domo_proto.errors import SessionError, from_rpc
+from domo_proto.codec import FRAME_BYTES, encode_frame
+from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
-from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from tests.coordinator import Coordinator, coordinator, own_run
-
-GOOD = np.array([1, 2, 3], "<f4").tobytes()
-"""An update of nn.Linear(2, 1)."""
-
-
-class Raw:
-    """A silo that says what it is told to."""
-
-    def __init__(self, server: Coordinator):
-        self._channel = grpc.insecure_channel(server.address)
-        self.stub: Any = pb_grpc.FederationStub(self._channel)
-        data = "/domo_proto.v1.FederationData/"
-        self._fetch: Any = self._channel.unary_stream(data + "FetchRound")
-        self._submit: Any = self._channel.stream_unary(data + "SubmitUpdate")
-        self.health = health_pb2_grpc.HealthStub(self._channel)
-        self.run_id = server.run_ids[0]
-
-    def join(self, **given: Any) -> Any:
-        values = {
-            "protocol_version": PROTOCOL_VERSION,
-            "silo_id": "site-a",
-            "instance_id": "i",
-            "role": pb.TRAINER,
-        }
-        answer = self.stub.Join(pb.JoinRequest(**{**values, **given}), timeout=30)
-        self.session = answer.session
-        return answer
-
-    def enroll(self, **given: Any) -> Any:
-        offer = self.stub.WaitForRun(pb.WaitForRunRequest(session=self.session), timeout=30).offer
-        values = {
-            "session": self.session,
-            "run_id": self.run_id,
-            "config_digest": offer.config_digest,
-            "layout_digest": offer.layout_digest,
-        }
-        return self.stub.Enroll(pb.EnrollRequest(**{**values, **given}), timeout=30)
-
-    def fetch(self, **given: Any) -> list[bytes]:
-        values = {"session": self.session, "run_id": self.run_id, "evaluated_index": -1}
-        request = pb.FetchRequest(**{**values, **given}).SerializeToString()
-        return list(self._fetch(request, timeout=30))
-
-    def status(self, whole: bytes = GOOD, r: int = 0) -> Any:
-        digest = xxhash.xxh3_128_digest(whole)
-        request = pb.UploadStatusRequest(
-            session=self.session, run_id=self.run_id, round_index=r, digest=digest
-        )
-        return self.stub.UploadStatus(request, timeout=30)
-
-    def submit(
-        self, whole: bytes = GOOD, frames: Iterable[bytes] | None = None, **given: Any
-    ) -> Any:
-        values = {
-            "session": self.session,
-            "run_id": self.run_id,
-            "vectors": [pb.VectorInfo(id=pb.UPDATE, num_bytes=12)],
-            "digest": xxhash.xxh3_128_digest(whole),
-            "num_steps": 1,
-        }
-        header = pb.UpdateHeader(**{**values, **given}).SerializeToString()
-        if frames is None:
-            frames = [encode_frame(VectorId.UPDATE, 0, memoryview(whole))]
-        return pb.SubmitResponse.FromString(self._submit(iter([header, *frames]), timeout=30))
-
-    def submit_bytes(self, *messages: bytes) -> Any:
-        return self._submit(iter(messages), timeout=30)
-
-    def close(self) -> None:
-        self._channel.close()
+from tests.raw import GOOD, Raw, fault
 
 
 @pytest.fixture
@@ -113,12 +42,6 @@ def trainer(raw: Raw) -> Raw:
     header = pb.RoundHeader.FromString(raw.fetch()[0])
     assert (header.action, header.num_steps) == (pb.TRAIN, 1)
     return raw
-
-
-def fault(call: Any, *args: Any, **given: Any) -> errors.DomoError:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(*args, **given)
-    return from_rpc(caught.value, "here")
 
 
 def says(error: errors.DomoError, cls: type[errors.DomoError], text: str) -> None:
