@@ -53,6 +53,8 @@ def main() -> int:
     words = ["simulate", *shlex.split(FLAGS), "--out", str(OUT), *sys.argv[1:]]
     say(f"domo {shlex.join(words)}")
     app(words, standalone_mode=False)
+    if {"-h", "--help"} & set(words):
+        return 0
     methods = json.loads((OUT / "comparison.json").read_text(encoding="utf-8"))["methods"]
 
     ordered = True
