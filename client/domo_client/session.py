@@ -255,7 +255,7 @@ class Silo:
         steps = turn.num_steps if turn.action == "TRAIN" else 0
         progress = self._progress("evaluating", offer.run_id, r, steps)
 
-        def on_step(done: int) -> bool:
+        def on_step(rnd: LocalRound, done: int) -> bool:  # no cycle: rnd holds vectors
             progress.phase, progress.step = "training", done
             self.on_step(rnd, done)
             return self._reporter.may_go_on()
@@ -273,7 +273,7 @@ class Silo:
             evaluates=turn.evaluate,
         )
         vectors = turn.vectors
-        rnd = LocalRound(
+        return LocalRound(
             flat,
             numbers,
             vectors[VectorId.X],
@@ -283,7 +283,6 @@ class Silo:
             on_step=on_step,
             on_evaluation=lambda sums: self.connection.report_evaluation(offer.run_id, r, sums),
         )
-        return rnd
 
     def _resubmitted(self, offer: Offer, turn: Turn) -> bool:
         """Send an update of this round that was made before a crash, instead of training again."""

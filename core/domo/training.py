@@ -85,7 +85,8 @@ class LocalRound:
         x_prev: x_{r-1}, shape (n,); needed by fusion from round 1 on.
         mbar: Mean local momentum, shape (n,); average rows only.
         buffers: Server values of float and integer buffers.
-        on_step: Called before each batch with the steps done; returning False abandons the round.
+        on_step: Called before each batch with this round and the steps done; returning False
+            abandons the round.
         on_evaluation: Called with the sums of `evaluate`.
     """
 
@@ -97,7 +98,7 @@ class LocalRound:
         x_prev: Tensor | None = None,
         mbar: Tensor | None = None,
         buffers: Mapping[Section, Tensor] | None = None,
-        on_step: Callable[[int], bool] | None = None,
+        on_step: Callable[["LocalRound", int], bool] | None = None,
         on_evaluation: Callable[[Mapping[str, Sum]], None] | None = None,
     ):
         flat.check()
@@ -110,7 +111,7 @@ class LocalRound:
         self.evaluation: dict[str, Sum] = {}
         self._on_evaluation = on_evaluation or (lambda sums: None)
         self._result: LocalResult | None = None
-        self._on_step = on_step or (lambda done: True)
+        self._on_step = on_step or (lambda rnd, done: True)
         self._mbar = mbar.to(flat.vector.device) if mbar is not None else None
         self._m_r: Tensor | None = None
         if numbers.kernel.fusion != "none" and x_prev is not None and numbers.num_steps:
@@ -234,7 +235,7 @@ class LocalRound:
         source = plan if plan is not None else random_plan(len(loader), n.batch_size, *where)
         stream, index, last_step_at = loader.load(source), 0, 0
         while opt.num_done < n.num_steps:
-            if not self._on_step(opt.num_done):
+            if not self._on_step(self, opt.num_done):
                 self.abandoned = True
                 return
             try:
@@ -250,7 +251,7 @@ class LocalRound:
             last_step_at = index if opt.num_done > done else last_step_at
             if index - last_step_at >= MAX_ACCUMULATION:
                 raise RoundError(f"opt.step() was not called for {MAX_ACCUMULATION} batches")
-        self._on_step(opt.num_done)
+        self._on_step(self, opt.num_done)
 
     def log(self, **metrics: float) -> None:
         """Numbers to show beside this round, such as the training loss."""

@@ -62,7 +62,7 @@ def numbers(method: str = "DOMO", **changes: Any) -> RoundNumbers:
 def local_round(
     method: str = "DOMO",
     module: nn.Module | None = None,
-    on_step: Callable[[int], bool] | None = None,
+    on_step: Callable[[LocalRound, int], bool] | None = None,
     **changes: Any,
 ) -> LocalRound:
     """Round 2 of a run, with x_{r-1} = x_r + 0.02, so m_r = 0.1 everywhere."""
@@ -191,7 +191,7 @@ def test_loader_workers_change_nothing(kind: Callable[[Tensor, Tensor], Dataset[
     def all_batches(num_workers: int) -> Iterator[Tensor]:
         loader = BatchLoader(kind(X, Y), num_workers)
         for r, limit in ((0, 2), (1, 4)):
-            rnd = local_round(round_index=r, on_step=lambda done, limit=limit: done < limit)
+            rnd = local_round(round_index=r, on_step=lambda _, done, limit=limit: done < limit)
             opt = rnd.optimizer()
             for batch in rnd.batches(loader):
                 assert len(batch) == 2
@@ -415,7 +415,7 @@ def test_a_stray_model_does_not_start_a_round() -> None:
 def test_abandoned() -> None:
     calls: list[int] = []
 
-    def on_step(done: int) -> bool:
+    def on_step(rnd: LocalRound, done: int) -> bool:
         calls.append(done)
         return done < 2
 
@@ -428,7 +428,7 @@ def test_abandoned() -> None:
 
 def test_progress_is_told_before_each_batch_and_at_the_end() -> None:
     calls: list[int] = []
-    rnd = local_round(on_step=lambda done: calls.append(done) is None)
+    rnd = local_round(on_step=lambda rnd, done: calls.append(done) is None)
     train(rnd)
     assert calls == [0, 1, 2, 3, 4]
     assert not rnd.abandoned
@@ -591,7 +591,7 @@ def test_a_task_round_without_training() -> None:
 
 
 def test_an_abandoned_task_round() -> None:
-    rnd, result = task_round(ATask(), on_step=lambda done: done < 1)
+    rnd, result = task_round(ATask(), on_step=lambda rnd, done: done < 1)
     assert result is None
     assert rnd.abandoned
 
