@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python benchmarks/chaos.py [--rounds 50] [--kills 45] [--json out.json]
 
-A coordinator and four silos, each a real process, train a model of 24 MB. Exponential waiting times
+A coordinator and four silos, each a real process, train a model of 10 MB. Exponential waiting times
 and victims come from the seed, and so does the aim of every second kill: a short phase, such as a
 commit, that it waits for. Whoever is hit by SIGKILL is started again at once and nobody else
 intervenes. x_R and m_R are compared with an undisturbed `domo simulate` (`on_missing = wait`, for
@@ -14,7 +14,7 @@ its update, `upload`: the update on its way, `receiving`: the same at the coordi
 coordinator its checkpoint), or else what REST said a moment before; `joining` is a silo that was
 killed before and has not come back yet.
 
-About six minutes for each of the four runs, on two CPU cores. The short version is
+About five minutes for each of the four runs, on two CPU cores. The short version is
 tests/e2e/test_chaos.py.
 """
 

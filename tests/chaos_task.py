@@ -47,6 +47,6 @@ class ChaosTask(UnequalTask):
 
 
 class LargeChaosTask(ChaosTask):
-    """24 MB, so that transfers and commits take their time."""
+    """10 MB, so that transfers and commits take their time."""
 
-    width = 40960
+    width = 16384

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import domo_client
-from tests.chaos import COORDINATOR, RUN_ID, SILOS, Federation, Plan, started, until
+from tests.chaos import Plan
+from tests.killable import COORDINATOR, RUN_ID, SILOS, Federation, started, until
 
 
 class Usage(NamedTuple):
@@ -34,7 +35,12 @@ def settled(pid: int, window_s: float) -> Usage:
     while time.monotonic() < end:
         time.sleep(0.02)
         seen.append(usage(pid))
-    return Usage(*(min(column) for column in zip(*seen, strict=True)))
+    return least(seen)
+
+
+def least(looks: Sequence[Usage]) -> Usage:
+    """The least of each figure."""
+    return Usage(*(min(column) for column in zip(*looks, strict=True)))
 
 
 def over_rounds(folder: Path, at: Sequence[int], limit_s: float) -> dict[int, dict[str, Usage]]:
@@ -42,24 +48,28 @@ def over_rounds(folder: Path, at: Sequence[int], limit_s: float) -> dict[int, di
 
     Args:
         folder: An empty folder.
-        at: Numbers of committed rounds at which to look; the last one ends the run.
+        at: Numbers of committed rounds at which to look; after the last it stops.
         limit_s: When to give up.
 
     Returns:
         What each process held after so many rounds. The run is paused for a look.
     """
-    plan = Plan("FedAvgSLM", at[-1] + 1, 0, 1.0, step_s=0.0, num_steps=1, limit_s=limit_s)
+    run = Plan("FedAvgSLM", at[-1] + 50, 0, 1.0, num_steps=1).run
     found: dict[int, dict[str, Usage]] = {}
-    with started(folder, plan) as fed:
+    with started(folder, run, 0.0, limit_s) as fed:
         end = time.monotonic() + limit_s
         for num_rounds in at:
-            until(fed, lambda run, n=num_rounds: run["rounds_done"] >= n, end)
-            fed.post(f"/runs/{RUN_ID}/pause")
-            until(fed, lambda run: run["state"] == "PAUSED", end)
+            pause_after(fed, num_rounds, end)
             found[num_rounds] = {n: settled(p.pid, 0.5) for n, p in fed.processes.items()}
             fed.post(f"/runs/{RUN_ID}/resume")
         stop_all(fed)
     return found
+
+
+def pause_after(fed: Federation, num_rounds: int, end: float) -> None:
+    until(fed, lambda run: run["rounds_done"] >= num_rounds, end)
+    fed.post(f"/runs/{RUN_ID}/pause")
+    until(fed, lambda run: run["state"] == "PAUSED", end)
 
 
 def stop_all(fed: Federation) -> None:
@@ -81,8 +91,8 @@ def idle(
         Heartbeats and questions of all silos.
     """
     num_reports, num_polls = int(hours * 3600 / 2), int(hours * 3600 / 20)
-    plan = Plan("DOMO", 1, 0, 1.0)
-    fed = Federation(folder, plan, long_poll_s=0.01, runs=False)
+    run = Plan("DOMO", 1, 0, 1.0).run
+    fed = Federation(folder, run, queued=False, long_poll_s=0.01)
     try:
         fed.start(COORDINATOR)
         fed.processes[COORDINATOR].wait_for("idle: no run is configured")
@@ -117,8 +127,8 @@ def silent(folder: Path, seconds: float, limit_s: float) -> dict[str, tuple[Usag
     Returns:
         What each process held as the step began and as it was about to end.
     """
-    plan = Plan("DOMO", 1, 0, 1.0, step_s=seconds, num_steps=1, limit_s=limit_s)
-    with started(folder, plan, report_interval_s=0.2) as fed:
+    run = Plan("DOMO", 1, 0, 1.0, num_steps=1).run
+    with started(folder, run, seconds, limit_s, report_interval_s=0.2) as fed:
         time.sleep(3.0)
         first = {n: settled(p.pid, 0.5) for n, p in fed.processes.items()}
         time.sleep(seconds - 8.0)
