@@ -5,7 +5,7 @@ PYTHON ?= python3
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format protos golden simulate bench up down clean
+.PHONY: help setup demo test check format protos golden simulate bench chaos soak up down clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,12 @@ simulate: setup  ## DOMO on digits in one process, no network
 
 bench: setup  ## Cost of a local step against torch's SGD
 	@$(BIN)/python benchmarks/local_step.py
+
+chaos: setup  ## Kill processes of a federation at random and compare the bytes: 20 minutes
+	@$(BIN)/python benchmarks/chaos.py
+
+soak: setup  ## Memory, threads and handles over a night and 200 rounds: 6 minutes
+	@$(BIN)/python benchmarks/soak.py
 
 up:  ## The testbed in containers: coordinator and four silos
 	docker compose up --build
