@@ -89,12 +89,18 @@ class Federation:
         self._starts = 0
 
     def start_server(
-        self, runs: str = "", *flags: str, server: str = "", listen: str = "127.0.0.1:0"
+        self,
+        runs: str = "",
+        *flags: str,
+        server: str = "",
+        listen: str = "127.0.0.1:0",
+        report_interval_s: float = 0.5,
     ) -> Process:
         """Start `domo-server` with a [server] table and the text of [[runs]] tables."""
         config = self.folder / "federation.toml"
         config.write_text(
-            f'[server]\nlisten = "{listen}"\ndashboard = "127.0.0.1:0"\nreport_interval_s = 0.5\n'
+            f'[server]\nlisten = "{listen}"\ndashboard = "127.0.0.1:0"\n'
+            f"report_interval_s = {report_interval_s}\n"
             f'state_dir = "{self.state_dir}"\n{server}\n{runs}'
         )
         command = ["domo-server", "--config", str(config), *flags]

@@ -60,6 +60,7 @@ def main() -> None:
         say(
             event="ended",
             state=silo.outcome.state,
+            clock=time.time(),
             sent=wire.bytes_sent,
             received=wire.bytes_received,
         )

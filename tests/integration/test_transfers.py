@@ -8,6 +8,7 @@ import json
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +20,13 @@ from torch import Tensor, nn
 
 import domo_client
 from domo.tasks.base import ArrayDataset
+from domo.vector import digest
 from domo_client import line, transfer
 from domo_proto import channel, codec
 from domo_server import app
 from tests.coordinator import Coordinator, coordinator, own_run
 from tests.federation import Process
-from tests.proxy import Proxy, proxy
+from tests.proxy import Count, Proxy, proxy
 
 SHAPE = (1000, 2000)
 N = 4 * SHAPE[0] * SHAPE[1]
@@ -66,8 +68,7 @@ class Seen(NamedTuple):
     """What a loop saw."""
 
     troubles: list[str]
-    sent: int
-    received: int
+    trained: int
 
 
 def loop(
@@ -75,21 +76,23 @@ def loop(
     folder: Path,
     between: Callable[[], object] = lambda: None,
     on_trouble: Callable[[str], object] = lambda text: None,
+    value: float = 1.0,
 ) -> Seen:
     """Take part in the run to its end.
 
     Args:
         between: Called while the silo trains.
+        value: Of the gradient.
     """
-    model, troubles = nn.Linear(*SHAPE, bias=False), []
-    data = ArrayDataset(torch.ones(1, SHAPE[0]), torch.zeros(1, dtype=torch.int64))
+    model, troubles, trained = nn.Linear(*SHAPE, bias=False), [], 0
+    data = ArrayDataset(torch.full((1, SHAPE[0]), value), torch.zeros(1, dtype=torch.int64))
 
     def note(text: str) -> None:
         troubles.append(text)
         on_trouble(text)
 
     with domo_client.connect(
-        address, "site-a", state_dir=folder / "state-a", on_trouble=note
+        address, "site-a", state_dir=folder / "state-site-a", on_trouble=note
     ) as silo:
         for rnd in silo.rounds(model, samples=1):
             opt = rnd.optimizer()
@@ -98,8 +101,8 @@ def loop(
                 between()
                 opt.step()
                 opt.zero_grad()
-        wire = silo.connection
-        return Seen(troubles, wire.bytes_sent, wire.bytes_received)
+                trained += 1
+    return Seen(troubles, trained)
 
 
 def stepped(folder: Path, value: float = 1.0) -> Tensor:
@@ -147,41 +150,49 @@ def test_damaged_bytes_are_sent_again_and_never_used(direction: str, tmp_path: P
 
 
 class Scene:
-    """A coordinator, and silo processes whose links can be silenced."""
+    """A coordinator, and a silo process whose link falls silent before it is killed.
+
+    The coordinator is never told: its end of the connection stays as it is.
+    """
 
     def __init__(self, folder: Path, server: Coordinator):
-        self.folder, self.server, self.processes = folder, server, []
+        self.folder, self.server = folder, server
+        self.silos: list[Process] = []
+        self.links: list[Proxy] = []
 
-    def silo(self, address: str, *flags: str, **variables: str) -> Process:
-        command = ["python", "-m", "tests.loop_silo", address, "site-a"]
-        command += [str(self.folder / "state-a"), *flags]
-        log = self.folder / f"silo-{len(self.processes)}.log"
-        self.processes.append(Process(command, log, self.folder, **variables))
-        return self.processes[-1]
+    def silo(self, name: str, address: str, **variables: str) -> Process:
+        command = ["python", "-m", "tests.loop_silo", address, name]
+        command += [str(self.folder / f"state-{name}"), "--shape", *map(str, SHAPE)]
+        self.silos.append(Process(command, self.folder / f"{name}.log", self.folder, **variables))
+        return self.silos[-1]
 
-    def interrupted(self, up: int | None = None, down: int | None = None) -> None:
-        """A silo that is killed in mid-transfer behind a link that falls silent first.
-
-        The coordinator is never told: its end of the connection stays as it is.
-        """
+    def interrupt(self, up: int | None = None, down: int | None = None) -> int:
+        """Kill it when so many bytes have passed; returns those that the receiver has."""
         reached = threading.Event()
 
-        def look(count) -> None:
+        def look(count: Count) -> None:
             if (up and count.up >= up) or (down and count.down >= down):
-                wire.silence()
+                link.silence()
                 reached.set()
 
-        wire = self.link = Proxy(self.server.address, rate=40e6, on_bytes=look)
-        silo = self.silo(wire.address)
-        assert reached.wait(60), silo.output
+        link = Proxy(self.server.address, rate=40e6, on_bytes=look)
+        self.links.append(link)
+        silo = self.silo("site-a", link.address)
+        assert reached.wait(100), silo.output
         silo.kill()
+        ((_, held),) = parts(self.server.state_dir if up else self.state).items()
+        assert held > N // 4
+        return held
 
-    def finish(self, *flags: str) -> tuple[Proxy, list[dict]]:
-        """The silo comes back, over a link of its own."""
-        with proxy(self.server.address) as wire:
-            silo = self.silo(wire.address, *flags)
-            assert silo.wait(60) == 0, silo.output
-            return wire, [json.loads(line) for line in silo.output.splitlines() if line[0] == "{"]
+    @property
+    def state(self) -> Path:
+        return self.folder / "state-site-a"
+
+    def close(self) -> None:
+        for silo in self.silos:
+            silo.kill()
+        for link in self.links:
+            link.close()
 
 
 @pytest.fixture
@@ -191,9 +202,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         try:
             yield it
         finally:
-            for process in it.processes:
-                process.kill()
-            it.link.close()
+            it.close()
 
 
 def parts(folder: Path) -> dict[str, int]:
@@ -201,50 +210,49 @@ def parts(folder: Path) -> dict[str, int]:
 
 
 def test_an_upload_goes_on_although_the_old_one_looks_alive(scene: Scene) -> None:
-    scene.interrupted(up=N // 2)
-    (held,) = parts(scene.server.state_dir).values()
-    assert held > N // 4
-    wire, said = scene.finish()
-    close_to(final(scene.server), stepped(scene.folder))
+    held = scene.interrupt(up=N // 2)
+    with proxy(scene.server.address) as wire:
+        seen = loop(wire.address, scene.folder)
+        close_to(final(scene.server), stepped(scene.folder))
+    assert seen.trained == 0
     assert wire.count.up < 1.02 * (N - held)
-    assert said[-1]["state"] == "FINISHED"
-    assert not [s for s in said if s["event"] == "trained"]
 
 
 def test_a_silo_that_trained_again_is_never_spliced(scene: Scene) -> None:
-    scene.interrupted(up=N // 2)
-    ((name, held),) = parts(scene.server.state_dir).items()
-    assert held > N // 4
-    for path in scene.folder.glob("state-a/pending.*"):
+    scene.interrupt(up=N // 2)
+    (first,) = parts(scene.server.state_dir)
+    for path in scene.state.glob("pending.*"):
         path.unlink()
-    wire, said = scene.finish("--value", "2")
-    close_to(final(scene.server), stepped(scene.folder, 2.0))
+    with proxy(scene.server.address) as wire:
+        seen = loop(wire.address, scene.folder, value=2.0)
+        close_to(final(scene.server), stepped(scene.folder, 2.0))
+    assert seen.trained == 1
     assert wire.count.up > N
-    assert [s["round"] for s in said if s["event"] == "trained"] == [0]
-    assert name not in parts(scene.server.state_dir)
+    assert first not in parts(scene.server.state_dir)
 
 
 def test_a_download_goes_on_in_the_next_process(scene: Scene) -> None:
-    scene.interrupted(down=N // 2)
-    (held,) = parts(scene.folder / "state-a").values()
-    assert held > N // 4
-    wire, _ = scene.finish()
-    close_to(final(scene.server), stepped(scene.folder))
+    held = scene.interrupt(down=N // 2)
+    with proxy(scene.server.address) as wire:
+        loop(wire.address, scene.folder)
+        close_to(final(scene.server), stepped(scene.folder))
     assert wire.count.down < 1.02 * (N - held)
-    assert not parts(scene.folder / "state-a")
+    assert not parts(scene.state)
 
 
-def test_a_wrong_part_is_thrown_away(scene: Scene) -> None:
-    scene.interrupted(down=N // 2)
-    (path,) = (scene.folder / "state-a").rglob("*.part")
-    data = bytearray(path.read_bytes())
-    data[12345] ^= 1
-    path.write_bytes(data)
-    wire, said = scene.finish()
-    close_to(final(scene.server), stepped(scene.folder))
-    assert "does not fit its digest" in str([s["text"] for s in said if s["event"] == "trouble"])
-    assert wire.count.down > 1.3 * N  # the rest of it, and then the whole
-    assert not parts(scene.folder / "state-a")
+def test_a_wrong_part_is_thrown_away(tmp_path: Path) -> None:
+    with (
+        coordinator(tmp_path, start(tmp_path, evaluate_every=0)) as server,
+        proxy(server.address) as wire,
+    ):
+        part = tmp_path / "state-site-a" / "vectors" / f"{digest(x_0(tmp_path))}.part"
+        part.parent.mkdir(parents=True)
+        part.write_bytes(bytes(N // 2))
+        seen = loop(wire.address, tmp_path)
+        close_to(final(server), stepped(tmp_path))
+    assert "does not fit its digest" in seen.troubles[0]
+    assert 1.5 * N < wire.count.down < 1.52 * N  # the rest of it, and then the whole
+    assert not part.exists()
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
@@ -254,7 +262,7 @@ def test_a_silent_link_is_noticed_by_the_silo(
     monkeypatch.setattr(transfer, "STALL_S", 1.0)
     silent = threading.Event()
 
-    def look(count) -> None:
+    def look(count: Count) -> None:
         if getattr(count, direction) > N // 2 and not silent.is_set():
             silent.set()
             wire.silence()
@@ -271,7 +279,7 @@ def test_a_silent_link_is_noticed_by_the_silo(
     assert count.down < 2.5 * N
 
 
-@pytest.mark.parametrize(("ping_s", "kept"), [(1.0, True), (7.0, False)])
+@pytest.mark.parametrize(("ping_s", "kept"), [(1.0, True), (6.0, False)])
 def test_a_nat_that_drops_idle_connections(
     ping_s: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,27 +291,32 @@ def test_a_nat_that_drops_idle_connections(
     pause = threading.Event()
     with (
         coordinator(tmp_path, start(tmp_path), report_interval_s=60.0) as server,
-        proxy(server.address, idle_s=3.0) as wire,
+        proxy(server.address, idle_s=4.0) as wire,
     ):
         seen = loop(wire.address, tmp_path, between=lambda: pause.wait(5.0))
         close_to(final(server), stepped(tmp_path))
     if kept:
         assert (wire.forgotten, wire.connections, seen.troubles) == (0, 1, [])
     else:
-        assert (wire.forgotten, wire.connections) == (1, 2)
+        assert wire.forgotten >= 1
+        assert wire.connections > wire.forgotten
 
 
-@pytest.mark.parametrize("shift_s", [3600, -3600])
-def test_a_wrong_clock_changes_nothing(shift_s: int, tmp_path: Path) -> None:
-    clock = Path(__file__).parents[1] / "shifted_clock"
-    with coordinator(tmp_path, start(tmp_path, num_rounds=3)) as server:
+def test_a_wrong_clock_changes_nothing(tmp_path: Path) -> None:
+    """Two silos, one an hour ahead and one behind."""
+    clock = str(Path(__file__).parents[1] / "shifted_clock")
+    with coordinator(tmp_path, start(tmp_path, num_rounds=3, num_silos=2)) as server:
         scene = Scene(tmp_path, server)
-        silo = scene.silo(server.address, PYTHONPATH=str(clock), SHIFT_S=str(shift_s))
         try:
-            assert silo.wait(60) == 0, silo.output
+            for name, shift in (("ahead", "3600"), ("behind", "-3600")):
+                scene.silo(name, server.address, PYTHONPATH=clock, SHIFT_S=shift)
+            for silo in scene.silos:
+                assert silo.wait(100) == 0, silo.output
         finally:
-            silo.kill()
+            scene.close()
         close_to(final(server), stepped(tmp_path, 3.0))
-    said = [json.loads(text) for text in silo.output.splitlines()]
-    assert not [s for s in said if s["event"] == "trouble"]
-    assert said[-1]["state"] == "FINISHED"
+    for silo, sign in zip(scene.silos, (1, -1), strict=True):
+        said = [json.loads(text) for text in silo.output.splitlines()]
+        assert not [s for s in said if s["event"] == "trouble"]
+        assert said[-1]["state"] == "FINISHED"
+        assert 3500 < sign * (said[-1]["clock"] - time.time()) < 3700
