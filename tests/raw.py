@@ -1,6 +1,7 @@
 """A silo on the wire that says whatever it is told to."""
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import grpc
@@ -79,7 +80,7 @@ class Raw:
         header = pb.UpdateHeader(**{**values, **given}).SerializeToString()
         if frames is None:
             frames = [encode_frame(VectorId.UPDATE, 0, memoryview(whole))]
-        return pb.SubmitResponse.FromString(self._submit(iter([header, *frames]), timeout=30))
+        return pb.SubmitResponse.FromString(self._submit(chain([header], frames), timeout=30))
 
     def submit_bytes(self, *messages: bytes) -> Any:
         return self._submit(iter(messages), timeout=30)

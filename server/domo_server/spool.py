@@ -140,6 +140,8 @@ class Upload:
         """
         part, start = self._part_at(self.position)
         size = len(frame.payload)
+        if not size:
+            raise ProtocolError("an empty frame")
         if frame.vector_id != part.vector_id or frame.offset != self.position - start:
             raise ProtocolError("frames must follow in order and without gaps")
         if frame.offset + size > part.num_bytes or (part.is_float and size % 4):
