@@ -62,7 +62,7 @@ def over_rounds(folder: Path, at: Sequence[int], limit_s: float) -> dict[int, di
             pause_after(fed, num_rounds, end)
             found[num_rounds] = {n: settled(p.pid, 0.5) for n, p in fed.processes.items()}
             fed.post(f"/runs/{RUN_ID}/resume")
-        stop_all(fed)
+        fed.stop()
     return found
 
 
@@ -70,11 +70,6 @@ def pause_after(fed: Federation, num_rounds: int, end: float) -> None:
     until(fed, lambda run: run["rounds_done"] >= num_rounds, end)
     fed.post(f"/runs/{RUN_ID}/pause")
     until(fed, lambda run: run["state"] == "PAUSED", end)
-
-
-def stop_all(fed: Federation) -> None:
-    for name in (*SILOS, COORDINATOR):
-        assert fed.processes[name].stop() == 0, fed.processes[name].output
 
 
 def idle(
@@ -137,5 +132,5 @@ def silent(folder: Path, seconds: float, limit_s: float) -> dict[str, tuple[Usag
             fed, lambda run: run["state"] in ("FINISHED", "FAILED"), time.monotonic() + limit_s
         )
         assert (run["state"], run["complete"]) == ("FINISHED", True), run
-        stop_all(fed)
+        fed.stop()
     return {name: (first[name], last[name]) for name in first}

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import random
+import signal
 import socket
 import time
 import urllib.error
@@ -20,6 +22,7 @@ COORDINATOR = "coordinator"
 RUN_ID = "1-chaos"
 POLL_S = 0.1
 FRESH_S = 0.1
+STOP_S = 60.0
 
 
 def is_fresh(path: Path) -> bool:
@@ -157,6 +160,16 @@ class Federation:
             if any(is_fresh(path) for path in folder.glob(pattern)):
                 return phase
         return None
+
+    def stop(self) -> None:
+        """Stop all as Ctrl-C would, silos first; each must end well."""
+        silos = [p for name, p in self.processes.items() if name != COORDINATOR]
+        for process in silos:
+            os.kill(process.pid, signal.SIGTERM)
+        for process in silos:
+            assert process.wait(STOP_S) == 0, process.output
+        server = self.processes[COORDINATOR]
+        assert server.stop(timeout_s=STOP_S) == 0, server.output
 
     def close(self) -> None:
         for process in self.processes.values():

@@ -6,7 +6,16 @@ import pytest
 
 from tests.chaos import Plan, chaos
 
-PLAN = Plan("DOMO", num_rounds=8, num_kills=6, mean_wait_s=1.3, seed=9, step_s=0.15, num_steps=4)
+PLAN = Plan(
+    "DOMO",
+    num_rounds=8,
+    num_kills=6,
+    mean_wait_s=1.0,
+    seed=9,
+    step_s=0.15,
+    num_steps=4,
+    aim_s=4.0,
+)
 
 
 @pytest.mark.e2e
