@@ -1,4 +1,4 @@
-"""A task that fails as the file `fail` in its data folder says."""
+"""Tasks for silos that are threads: one fails as a file in its folder says, one is wide."""
 
 from typing import Any
 
@@ -7,6 +7,13 @@ from torch import Tensor, nn
 
 from domo.tasks.base import cross_entropy_loss
 from tests.gated_task import GatedTask
+
+
+class WideTask(GatedTask):
+    """A model of some size, without anything random."""
+
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(36, 3000), nn.ReLU(), nn.Linear(3000, 3))
 
 
 class FailingTask(GatedTask):

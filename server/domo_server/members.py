@@ -39,6 +39,7 @@ class Members:
             config.grace_s,
         )
         self.recorded: dict[str, str] | None = None
+        self.disk: str | None = None
         self.open_for([], known=False)
 
     def open_for(self, chosen: Sequence[str], known: bool = True) -> None:
@@ -139,8 +140,8 @@ class Members:
         return reasons
 
     def notes_on(self, missing: Sequence[str]) -> str:
-        """What is known of silos that a round waits for, where it is not plain work."""
-        notes = []
+        """Why a round waits for these silos, where it is not plain work."""
+        notes = [f"updates cannot be kept: {self.disk}"] if self.disk else []
         for silo_id in missing:
             if silo_id in self.failed:
                 notes.append(f"{silo_id} failed: {self.failed[silo_id]}")

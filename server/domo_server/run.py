@@ -326,8 +326,18 @@ class Run(Members):
         if not self.wants(silo_id, round_index):
             return False
         self.take(silo_id, row)
+        if self.disk is not None:
+            self.disk = None
+            self.say("disk", "updates are kept again")
         self.broadcast.notify()
         return True
+
+    def note_disk(self, why: str) -> None:
+        """An update could not be kept: said until one can be."""
+        if self.disk is None:
+            self.say("disk", f"updates cannot be kept: {why}")
+        self.disk = why
+        self.broadcast.notify()
 
     async def add_evaluation(
         self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]

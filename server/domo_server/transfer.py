@@ -25,6 +25,7 @@ from domo_server.calls import (
     refuse,
 )
 from domo_server.coordinator import Coordinator
+from domo_server.durable import said_by_disk
 from domo_server.progress import Progress, Transfers
 from domo_server.run import Run
 from domo_server.sessions import Session
@@ -140,9 +141,12 @@ class DataServicer:
                 return pb.SubmitResponse(state=pb.STALE, text=text).SerializeToString()
             try:
                 return await self._receive(run, session, header, messages, progress)
+            except (CoordinatorUnavailableError, OSError) as error:
+                if run.wants(silo_id, r):  # else the round's folder may be gone
+                    run.note_disk(said_by_disk(error))
+                raise
             except DomoError as error:
-                if not isinstance(error, CoordinatorUnavailableError):
-                    refuse(run, session, "update", str(error))
+                refuse(run, session, "update", str(error))
                 raise
 
     async def _receive(
