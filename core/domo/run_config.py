@@ -94,7 +94,7 @@ class RunConfig(BaseModel):
 
     norm_check: Literal["off", "warn", "reject"] = "warn"
     """What happens to an update whose norm is far above the others' (three or more): nothing, an
-    event, or the round is closed without it."""
+    event, or it is refused and its silo counts as missing."""
     norm_factor: float = Field(10.0, gt=1, allow_inf_nan=False)
     """How many times the median norm is far."""
 

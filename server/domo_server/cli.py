@@ -151,6 +151,8 @@ def readmit(
     store.save_silo(silo, readmitted=True, **{k: row[k] for k in keys})
     store.close()
     say(f"{silo} may join again, with any state folder; start its domo-client")
+    if row["dropped"] is not None:
+        say(f"it is left out still ({row['dropped']}): domo readmit {silo} takes it back")
 
 
 def main() -> None:
