@@ -55,6 +55,7 @@ class Members:
         self.recorded = None
         self.accepted: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}
+        self.troubles: dict[str, str] = {}
         self.refused: dict[str, tuple[str, str]] = {}
         self.quorum_at: float | None = None
         self.opened_at, self.opened_text = self.clock(), now_text()
@@ -74,6 +75,10 @@ class Members:
         self.refused.pop(silo_id, None)
         self._reckon()
 
+    def fail(self, silo_id: str, why: str) -> None:
+        """Nothing comes from a silo until it tries again; the reason is kept for the record."""
+        self.failed[silo_id] = self.troubles[silo_id] = why
+
     def take_out(self, silo_id: str) -> None:
         """A silo was dropped: it counts no more in this round."""
         if silo_id in self.sampled:
@@ -88,7 +93,7 @@ class Members:
         far = self.outliers()
         for silo_id, why in far.items():
             self.refused[silo_id] = (self.accepted.pop(silo_id)["digest"], why)
-            self.failed[silo_id] = why
+            self.fail(silo_id, why)
         self._reckon()
         return far
 
@@ -135,7 +140,7 @@ class Members:
             else:
                 online = self.sessions.is_online(silo_id)
                 late = "no update in time" if online else "not connected"
-                known = self.failed.get(silo_id) or self.declined(silo_id)
+                known = self.troubles.get(silo_id) or self.declined(silo_id)
                 reasons[silo_id] = known or late
         return reasons
 

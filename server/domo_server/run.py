@@ -353,7 +353,7 @@ class Run(Members):
     def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
         """A silo says that its round failed."""
         if round_index == self.state.round_index and silo_id in self.sampled:
-            self.failed[silo_id] = text
+            self.fail(silo_id, text)
         self.say("silo-failed", f"{silo_id} failed in round {round_index + 1}: {text}", silo_id)
         self.broadcast.notify()
 

@@ -229,11 +229,31 @@ def test_a_failed_silo_is_not_given_grace_and_its_reason_is_recorded(tmp_path: P
         await lab.send_all(B, C)
         await lab.look()
         assert lab.run.detail.endswith("; it needs 1 of them; site-a failed: out of memory: 40 GiB")
-        await lab.send_all(A)  # it tried again
+        lab.run.failed.pop(A)  # it tries again
+        await lab.send_all(A)
         await lab.look()
         assert lab.run.detail == f"{WAITS_FOR_D}, 600 s of grace left"
+        fail(lab, D)
+        await lab.ended()
+        assert (await lab.rounds())[1].left_out == {D: FAILURES[D]}
 
     scene(tmp_path, act, grace_s=600, **PROCEED)
+
+
+def test_a_silo_that_still_tries_when_its_round_closes_is_left_out_for_its_failure(
+    tmp_path: Path,
+) -> None:
+    async def act(lab: Lab) -> None:
+        await lab.send_all(A, B)
+        fail(lab, D)
+        lab.run.failed.pop(D)  # it tries again, and is too slow
+        await lab.send_all(C)
+        lab.pass_time(5)
+        await lab.round_open(1)
+        (record,) = await lab.rounds()
+        assert record.left_out == {D: FAILURES[D]}
+
+    scene(tmp_path, act, grace_s=5, **PROCEED)
 
 
 @pytest.mark.parametrize("on_missing", ["wait", "proceed", "fail"])
