@@ -1,6 +1,7 @@
 """What happens, for people: logged at once, recorded in order on one thread of its own."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,11 @@ class EventLog:
         if not written.cancelled() and (error := written.exception()) is not None:
             log.error("an event was not recorded: %s", error)
         self._broadcast.notify()
+
+    async def flush(self) -> None:
+        """Wait until what was said so far is recorded, so that who asks next finds it."""
+        with contextlib.suppress(RuntimeError):  # closed: all of it is
+            await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
 
     async def close(self) -> None:
         """Wait until all events are recorded, or given up on a full disk; none may follow."""

@@ -104,6 +104,7 @@ class CoordinatorView:
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         """The newest events with an id above `after`, oldest first."""
+        await self._c.events.flush()
         rows = await asyncio.to_thread(self._store.events_after, after, limit)
         return [Event(**row) for row in rows]
 
