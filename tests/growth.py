@@ -60,7 +60,7 @@ def over_rounds(folder: Path, at: Sequence[int], limit_s: float) -> dict[int, di
         end = time.monotonic() + limit_s
         for num_rounds in at:
             pause_after(fed, num_rounds, end)
-            found[num_rounds] = {n: settled(p.pid, 0.5) for n, p in fed.processes.items()}
+            found[num_rounds] = {n: settled(p.pid, 0.2) for n, p in fed.processes.items()}
             fed.post(f"/runs/{RUN_ID}/resume")
         fed.stop()
     return found
