@@ -40,18 +40,13 @@ class Members:
         )
         self.recorded: dict[str, str] | None = None
         self.disk: str | None = None
-        self.open_for([], known=False)
+        self.open_for([])
 
-    def open_for(self, chosen: Sequence[str], known: bool = True) -> None:
-        """Begin a round.
-
-        Args:
-            chosen: Its silos, in roster order.
-            known: Whether silos had time to connect; not right after a restart.
-        """
+    def open_for(self, chosen: Sequence[str]) -> None:
+        """Begin a round of these silos, in roster order."""
         self.chosen = list(chosen)
         self.sampled = [s for s in chosen if s not in self.dropped]
-        self.absent = {s for s in self.sampled if known and self.sessions.is_absent(s)}
+        self.absent = {s for s in self.sampled if self.sessions.is_absent(s)}
         self.recorded = None
         self.accepted: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}

@@ -139,7 +139,7 @@ class RunLoop:
             return
         r = row["rounds_done"]
         run.state = RoundState(Phase.OPEN, r, row["attempt"])
-        run.open_round(known=False)
+        run.open_round()
         if r >= run.config.num_rounds:
             run.state = RoundState(Phase.EVALUATING, r)
             return

@@ -365,8 +365,8 @@ class Run(Members):
 
     # what the loop does
 
-    def open_round(self, known: bool = True) -> None:
-        """Make x_r available and say whose turn it is (`known`: see `Members.open_for`)."""
+    def open_round(self) -> None:
+        """Make x_r available and say whose turn it is."""
         assert self.server is not None
         assert self.roster is not None
         s, r = self.server, self.state.round_index
@@ -386,7 +386,7 @@ class Run(Members):
         if self.frozen_wire is not None:
             self.wire[VectorId.FROZEN] = self.frozen_wire
         last = r >= self.config.num_rounds
-        self.open_for([] if last else self.config.participants_at(r, self.roster), known)
+        self.open_for([] if last else self.config.participants_at(r, self.roster))
 
     def leave_out(self, silo_id: str) -> None:
         """Take a silo that was just dropped out of the open round, unless its set is fixed."""
