@@ -7,7 +7,7 @@ becomes an update by a rename once the whole digest fits. Memory is one frame fo
 import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,8 +231,3 @@ class SpooledUpdate:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def vectors_of(row: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """The vector table of an `updates` row."""
-    return [(int(v), int(n)) for v, n in row["vectors"]]
