@@ -19,6 +19,7 @@ from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SiloId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+UpdateDtype = Literal["float32", "bfloat16", "float16"]
 
 
 class RunConfig(BaseModel):
@@ -97,6 +98,9 @@ class RunConfig(BaseModel):
     event, or it is refused and its silo counts as missing."""
     norm_factor: float = Field(10.0, gt=1, allow_inf_nan=False)
     """How many times the median norm is far."""
+
+    update_dtype: UpdateDtype = "float32"
+    """How d_k and m_{k,P} travel. 16 bits halve what a silo sends, with error feedback for d_k."""
 
     evaluate_every: int = Field(1, ge=0)
     """Test the server model every so many rounds (and at the end); 0: never."""

@@ -59,8 +59,8 @@ class LocalResult:
     """What a silo sends back. Vectors are float32 on the CPU.
 
     Attributes:
-        update: d_k, shape (n,).
-        momentum: m_{k,P}, shape (n,), where the method averages it.
+        update: d_k, shape (n,). Of another type once `domo.wire_format` has encoded it.
+        momentum: m_{k,P}, shape (n,), where the method averages it. Likewise.
         float_buffers: Absolute values.
         integer_buffers: Bytes (uint8).
         num_steps: P_k.

@@ -55,6 +55,10 @@ def test_a_config_is_frozen() -> None:
         ({"server_lr": 0}, "server_lr: Input should be greater than 0"),
         ({"weight_decay": -1}, "weight_decay: Input should be greater than or equal to 0"),
         ({"step_norm": "mean"}, "step_norm: Input should be 'per_silo' or 'delta'"),
+        (
+            {"update_dtype": "int8"},
+            "update_dtype: Input should be 'float32', 'bfloat16' or 'float16'",
+        ),
         ({"num_silos": 0}, "num_silos: Input should be greater than or equal to 1"),
         ({"roster": ["a", "b/c"]}, "roster.1: String should match pattern"),
         ({"on_missing": "skip"}, "on_missing: Input should be 'wait', 'proceed' or 'fail'"),
@@ -251,11 +255,19 @@ def test_the_digest_covers_every_field() -> None:
         {"grace_s": 1},
         {"similarity": 0.1},
         {"step_norm": "delta"},
+        {"update_dtype": "bfloat16"},
+        {"update_dtype": "float16"},
     ]
     digests = [config(**c).digest for c in [{}, *changes]]
     assert len(set(digests)) == len(digests)
     assert config().digest == digests[0]
     assert config(method="domo").digest == digests[0]
+
+
+def test_what_is_at_its_default_is_not_in_the_digest() -> None:
+    """So the digest of a run is the same before and after a field was added."""
+    assert config().digest == "afebb65e7e8be3f1d0c9874afc3f2abb"
+    assert config(update_dtype="float32", batch_size=32).digest == config().digest
 
 
 def test_a_config_survives_json() -> None:
