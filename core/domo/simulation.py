@@ -21,6 +21,7 @@ from domo.run_config import RunConfig, sort_roster
 from domo.tasks.base import Sum, Task
 from domo.training import LocalResult, LocalRound, RoundNumbers, run_task_round
 from domo.vector import FlatModel, Layout, Section, digest_all
+from domo.wire_format import decode, encode_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ def simulate(
     mbar = torch.zeros_like(x) if config.kernel.average else None
     buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
+    residuals: dict[str, Tensor | None] = {}
 
     history: list[ModelRecord] = []
     num_rounds = config.num_rounds if participants is None else len(participants)
@@ -154,13 +156,14 @@ def simulate(
         else:
             present = [s for s in roster if s in participants[r]]
         steps = {s: config.steps_at(r, s, samples[s]) for s in present}
-        back, metrics = _visit_silos(config, task, flat, silos, state, r, steps)
+        back, kept, metrics = _visit_silos(config, task, flat, silos, state, residuals, r, steps)
         history.append(ModelRecord(r, metrics, state.made_by))
         if on_model:
             on_model(history[-1])
         if present:
             omegas = [config.weight_of(s, samples[s]) for s in present]
             state = _close_round(config, state, r, back, omegas)
+            residuals |= kept  # committed with these silos; the others keep theirs
     buffers = state.buffers | {Section.FROZEN: vectors[Section.FROZEN]}
     return SimulationResult(layout, state.x, state.m, state.mbar, buffers, history, state.x_prev)
 
@@ -171,11 +174,17 @@ def _visit_silos(
     flat: FlatModel,
     silos: Sequence[SimulatedSilo],
     state: ServerState,
+    residuals: Mapping[str, Tensor | None],
     r: int,
     steps: Mapping[str, int],
-) -> tuple[dict[str, LocalResult], dict[str, float]]:
-    """One round at all silos: updates of those with steps to take, and the test of x_r."""
+) -> tuple[dict[str, LocalResult], dict[str, Tensor | None], dict[str, float]]:
+    """One round at all silos: updates of those with steps to take, and the test of x_r.
+
+    Returns:
+        Updates as they travel, the residuals that follow once they are committed, and metrics.
+    """
     back: dict[str, LocalResult] = {}
+    kept: dict[str, Tensor | None] = {}
     sums: dict[str, Sum] = {}
     h = config.lr_at(min(r, config.num_rounds - 1))
     scale = state.made_by.inference_scale if state.made_by else None
@@ -197,15 +206,17 @@ def _visit_silos(
         rnd = LocalRound(flat, numbers, state.x, state.x_prev, state.mbar, state.buffers)
         try:
             result = run_task_round(task, rnd, silo.train, evaluation)
+            if result is not None:
+                left = residuals.get(silo.silo_id)
+                kept[silo.silo_id] = encode_result(result, left, config.update_dtype)
+                back[silo.silo_id] = result
         except DivergenceError as error:
             where = f"round {r + 1}, {silo.silo_id}"
             raise DivergenceError(f"{where}: {error}", error.count) from error
-        if result is not None:
-            back[silo.silo_id] = result
         for name, s in rnd.evaluation.items():
             before = sums.get(name, Sum(0.0, 0.0))
             sums[name] = Sum(before.total + s.total, before.num + s.num)
-    return back, {name: s.total / s.num for name, s in sums.items() if s.num}
+    return back, kept, {name: s.total / s.num for name, s in sums.items() if s.num}
 
 
 def _close_round(
@@ -234,4 +245,4 @@ def _close_round(
 
 
 def _reader(vector: Tensor) -> ReadBlock:
-    return lambda lo, hi: vector[lo:hi]
+    return lambda lo, hi: decode(vector[lo:hi])
