@@ -1,0 +1,1 @@
+"""The app that Flower runs. plan.py is put beside these files."""

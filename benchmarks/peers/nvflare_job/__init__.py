@@ -1,0 +1,1 @@
+"""The job that NVIDIA FLARE runs. plan.py is put beside these files."""
