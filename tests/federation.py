@@ -139,9 +139,10 @@ class Federation:
             assert silo.stop() == 0, silo.output
 
     def final_state(self, run_id: str) -> dict[str, torch.Tensor]:
-        """The newest checkpoint: x, m, x_prev, mbar, buffers."""
+        """The newest checkpoint: x, m, mbar, buffers; x_prev is that before's x."""
         folder = self.state_dir / "runs" / run_id / "checkpoints"
-        return load_file(max(folder.glob("x*.safetensors")))
+        before, newest = sorted(folder.glob("x*.safetensors"))
+        return load_file(newest) | {"x_prev": load_file(before)["x"]}
 
     def close(self) -> None:
         for process in [*self.silos.values(), *([self.server] if self.server else [])]:

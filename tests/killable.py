@@ -153,8 +153,8 @@ class Federation:
             own = self.folder / f"state-{name}"
             places = {
                 "fetch": (own / "vectors", "*.part"),
-                "saving": (own, "pending.*.tmp"),
                 "upload": (run / "spool", uploads),
+                "saving": (own, "pending.bin"),
             }
         for phase, (folder, pattern) in places.items():
             if any(is_fresh(path) for path in folder.glob(pattern)):

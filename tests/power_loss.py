@@ -15,8 +15,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
-import domo.model_file
+import domo
 from domo import disk
+from domo.tensor_file import TensorFile
 from domo_server.store import Store
 
 MODES = ("kill", "drop", "entries")
@@ -130,8 +131,9 @@ class Crashes:
             self.instant()
 
         monkeypatch.setattr(disk, "sync", sync)
-        self._around(monkeypatch, domo.model_file, "save_file")
+        self._around(monkeypatch, TensorFile, "create")
         self._around(monkeypatch, Path, "replace")
+        self._around(monkeypatch, Path, "rename")
         self._around(monkeypatch, Path, "unlink")
         for name in (*TRANSACTIONS, "commit_round"):
             self._around(monkeypatch, Store, name)

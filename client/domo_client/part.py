@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from domo import part_file
 from domo.errors import ChecksumError
 
 
@@ -15,13 +16,14 @@ class Part:
 
     Args:
         path: What the vector will be called once it is whole.
+        used: A vector that is no longer needed, to write over.
     """
 
-    def __init__(self, path: Path):
-        self._whole, self._path = path, path.with_name(path.name + ".part")
+    def __init__(self, path: Path, used: Path | None = None):
+        self._whole, self._path, self._used = path, path.with_name(path.name + ".part"), used
 
     def __enter__(self) -> Self:
-        self._file = self._path.open("a+b")
+        self._file = part_file.PartFile(self._path, self._used)
         return self
 
     def __exit__(
@@ -33,16 +35,17 @@ class Part:
         self._file.close()
 
     def begin(self, start: memoryview) -> None:
-        """Read the beginning that is here into `start`; more than that is cut off.
+        """Read the beginning that is here into `start`; what is behind it is written anew.
 
         Raises:
             ChecksumError: Less is here.
         """
-        self._file.seek(0)
-        if self._file.readinto(start) != len(start):
-            self._path.unlink()
-            raise ChecksumError(f"{self._path} is shorter than it was; it is deleted")
-        self._file.truncate(len(start))
+        try:
+            self._file.rewind(len(start))
+            self._file.read_into(0, start)
+        except ChecksumError as error:
+            part_file.forget(self._path)
+            raise ChecksumError(f"{error}; it is deleted") from None
 
     def append(self, payload: memoryview) -> None:
         """Keep the next bytes; they survive the death of this process.
@@ -50,8 +53,7 @@ class Part:
         Raises:
             OSError: A full disk; what was kept before stays.
         """
-        self._file.write(payload)
-        self._file.flush()
+        self._file.append(payload)
 
     def finish(self, fits: bool) -> None:
         """The vector is whole if it fits its digest; otherwise it begins anew.
@@ -60,6 +62,7 @@ class Part:
             ChecksumError: It does not fit.
         """
         if not fits:
-            self._path.unlink()
+            part_file.forget(self._path)
             raise ChecksumError("a vector does not fit its digest; it is sent again")
-        self._path.replace(self._whole)
+        self._file.cut()
+        self._file.finish(self._whole)

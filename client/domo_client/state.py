@@ -2,7 +2,7 @@
 
 instance-id           random; the silo is this folder, whatever machine it is mounted on
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
-vectors/<digest>.part the beginning of one; a download goes on behind it
+vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
 pending.json, .bin    the newest update, until its round is over
 """
 
@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import torch
 import xxhash
 from torch import Tensor
 
+from domo import part_file
 from domo.errors import ChecksumError
 from domo.state_dir import lock_folder
 from domo.vector import byte_view
@@ -91,11 +92,14 @@ class SiloState:
     def parts(self) -> dict[str, int]:
         """Digests of vectors of which the beginning is here, and how many bytes."""
         paths = (p for p in self._vectors.glob("*.part") if DIGEST.fullmatch(p.stem))
-        return {p.stem: p.stat().st_size for p in paths}
+        held = {p.stem: part_file.held_bytes(p) for p in paths}
+        return {digest: n for digest, n in held.items() if n}
 
-    def part(self, digest: str) -> Part:
-        """A vector that arrives."""
-        return Part(self._vectors / digest)
+    def part(self, digest: str, needed: Collection[str] = ()) -> Part:
+        """A vector that arrives; written over one that is none of the `needed` digests."""
+        used = (d for d in self.held() if d not in needed) if needed else iter(())
+        old = next(used, None)
+        return Part(self._vectors / digest, None if old is None else self._vectors / old)
 
     def get(self, digest: str, dtype: torch.dtype) -> Tensor:
         """A kept vector.
@@ -133,23 +137,26 @@ class SiloState:
         num_steps: int,
         metrics: Mapping[str, float],
     ) -> PendingUpdate:
-        """Keep an update durably before it is sent."""
+        """Keep an update before it is sent: it survives the death of this process.
+
+        What the loss of power takes is found out by its digest, and made again.
+        """
         hasher = xxhash.xxh3_128()
-        temporary = self.folder / "pending.bin.tmp"
-        with temporary.open("wb") as f:
+        (self.folder / "pending.json").unlink(missing_ok=True)  # nothing names the bytes now
+        self.pending_path.touch()
+        with self.pending_path.open("r+b", buffering=0) as f:  # over the last one, in its blocks
             for _, data in vectors:
                 hasher.update(data)
-                f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
+                done = 0
+                while done < len(data):
+                    done += f.write(data[done:])
+            f.truncate()
         sizes = [(v, len(data)) for v, data in vectors]
         update = PendingUpdate(
             run_id, round_index, basis, hasher.hexdigest(), sizes, num_steps, dict(metrics)
         )
-        self.drop_pending()
-        temporary.replace(self.folder / "pending.bin")
         body = {"format_version": FORMAT_VERSION, **asdict(update)}
-        _replace(self.folder / "pending.json", json.dumps(body).encode(), durable=True)
+        _replace(self.folder / "pending.json", json.dumps(body).encode())
         return update
 
     def pending(self, run_id: str, round_index: int, basis: str) -> PendingUpdate | None:
@@ -187,9 +194,8 @@ class SiloState:
         return self.folder / "pending.bin"
 
     def drop_pending(self) -> None:
-        """Forget the pending update: its round is over."""
-        for name in ("pending.json", "pending.bin"):
-            (self.folder / name).unlink(missing_ok=True)
+        """Forget the pending update: its round is over. Its bytes are written over by the next."""
+        (self.folder / "pending.json").unlink(missing_ok=True)
 
 
 def _replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None:

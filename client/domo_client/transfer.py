@@ -1,6 +1,6 @@
 """The data rpcs of a silo: models in, updates out, vectors to frames and back."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -9,6 +9,7 @@ import xxhash
 from torch import Tensor
 
 from domo.errors import CoordinatorUnavailableError, DeadlineError, ProtocolError
+from domo.vector import byte_view
 from domo_client.line import CALL_S, Line
 from domo_client.state import PendingUpdate
 from domo_client.watchdog import Watchdog
@@ -52,6 +53,7 @@ class Transfers(Line):
         self._submit: Any = self.channel.stream_unary(name + "SubmitUpdate")
         self.round_told = 0  # of the newest turn, kept or not
         self._reached = ("", 0)
+        self._memory: dict[str, Tensor] = {}  # vectors of the newest turn, by digest
 
     def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Turn:
         """Wait for the next turn, and receive what this silo lacks.
@@ -111,15 +113,21 @@ class Transfers(Line):
     ) -> Turn:
         digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
         vectors: dict[VectorId, Tensor] = {}
+        needed = set(digests.values())
+        free = [self._memory.pop(d) for d in list(self._memory) if d not in needed]
         for info in header.vectors:
             vector_id, digest = VectorId(info.id), info.digest.hex()
             dtype = DTYPES.get(vector_id, torch.float32)
             if info.sent:
-                vectors[vector_id] = self._receive(info, dtype, stream, watch)
+                target = _like(free, info.num_bytes, dtype)
+                vectors[vector_id] = self._receive(info, target, needed, stream, watch)
+            elif digest in self._memory:
+                vectors[vector_id] = self._memory[digest]
             elif digest not in own:
                 vectors[vector_id] = self.state.get(digest, dtype)
         if digests:
-            self.state.keep_only(digests.values())
+            self._memory = {digests[v]: vector for v, vector in vectors.items()}
+            self.state.keep_only(needed)
         return Turn(
             action=pb.Action.Name(header.action),
             round_index=header.round_index,
@@ -137,12 +145,16 @@ class Transfers(Line):
         )
 
     def _receive(
-        self, info: Any, dtype: torch.dtype, stream: Iterator[bytes], watch: Watchdog
+        self,
+        info: Any,
+        vector: Tensor,
+        needed: Collection[str],
+        stream: Iterator[bytes],
+        watch: Watchdog,
     ) -> Tensor:
-        """Receive a vector, or the rest of one, and keep it."""
-        vector = torch.empty(info.num_bytes // dtype.itemsize, dtype=dtype)
-        target, at = memoryview(vector.view(torch.uint8).numpy()), info.offset  # type: ignore[arg-type]
-        with self.state.part(info.digest.hex()) as part:
+        """Receive a vector, or the rest of one, into `vector` and the state folder."""
+        target, at = byte_view(vector), info.offset
+        with self.state.part(info.digest.hex(), needed) as part:
             part.begin(target[:at])
             while at < info.num_bytes:
                 frame = decode_frame(next(stream, b""))
@@ -214,3 +226,11 @@ class Transfers(Line):
                     self.bytes_sent += len(data)
                     watch.feed(STALL_S)
                 start += num_bytes
+
+
+def _like(free: list[Tensor], num_bytes: int, dtype: torch.dtype) -> Tensor:
+    """A vector of this size: one of those no longer needed (its memory is in place), or new."""
+    for i, old in enumerate(free):
+        if old.dtype == dtype and old.numel() * dtype.itemsize == num_bytes:
+            return free.pop(i)
+    return torch.empty(num_bytes // dtype.itemsize, dtype=dtype)

@@ -17,6 +17,7 @@ result does not depend on where an entry lies in a block.
 Source: Xu and Huang, AAAI-22, Algorithm 1; docs/algorithm.md maps each line.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,6 +148,38 @@ def inference_scale(kernel: Kernel, h: float, p_ref: float) -> float:
     return kernel.alpha * (h * kernel.lr_scale) * p_ref
 
 
+def fold_weights(kernel: Kernel, omegas: Sequence[float], steps: Sequence[int]) -> list[float]:
+    """Weights of d_k in the mean: omega_k, or omega_k P_k where whole deltas are averaged."""
+    delta = kernel.step_norm == "delta"
+    return [w * p if delta else w for w, p in zip(omegas, steps, strict=True)]
+
+
+def server_block(
+    kernel: Kernel, x_r: Tensor, m_r: Tensor, mean: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The server step (lines 14, 15) on some entries.
+
+    Args:
+        kernel: The method's constants.
+        x_r: Server model, shape (b,).
+        m_r: Server momentum, shape (b,), gradient units.
+        mean: Mean of d_k, shape (b,).
+        scale: alpha*h*P_ref.
+
+    Returns:
+        (x_{r+1}, m_{r+1}), new tensors.
+    """
+    m = (m_r * kernel.mu_s).add_(mean)
+    return x_r - m * scale, m
+
+
+def num_non_finite(x: Tensor) -> int:
+    """How many entries of a vector are not finite; quick where none is, and none is huge."""
+    if math.isfinite(float(torch.dot(x, x))):
+        return 0
+    return int((~torch.isfinite(x)).sum())
+
+
 @torch.no_grad()
 def server_round(
     kernel: Kernel,
@@ -157,7 +190,7 @@ def server_round(
     steps: Sequence[int],
     h: float,
 ) -> tuple[Tensor, Tensor]:
-    """Close a round (lines 14, 15): fold the updates into server momentum and step the model.
+    """Close a round (lines 14, 15) in memory: fold the updates, step momentum and model.
 
     Args:
         kernel: The method's constants.
@@ -175,14 +208,12 @@ def server_round(
         DivergenceError: x_{r+1} has non-finite entries.
     """
     scale = inference_scale(kernel, h, reference_steps(omegas, steps))
-    if kernel.step_norm == "delta":
-        omegas = [w * p for w, p in zip(omegas, steps, strict=True)]
+    weights = fold_weights(kernel, omegas, steps)
     x, m, bad = torch.empty_like(x_r), torch.empty_like(m_r), 0
     for lo, hi in blocks(x_r.numel()):
-        mean = fold(updates, omegas, lo, hi)
-        torch.mul(m_r[lo:hi], kernel.mu_s, out=m[lo:hi]).add_(mean)
-        torch.sub(x_r[lo:hi], m[lo:hi] * scale, out=x[lo:hi])
-        bad += int((~torch.isfinite(x[lo:hi])).sum())
+        mean = fold(updates, weights, lo, hi)
+        x[lo:hi], m[lo:hi] = server_block(kernel, x_r[lo:hi], m_r[lo:hi], mean, scale)
+        bad += num_non_finite(x[lo:hi])
     if bad:
         raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
     return x, m

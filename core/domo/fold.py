@@ -29,13 +29,19 @@ def fold(readers: Sequence[ReadBlock], omegas: Sequence[float], lo: int, hi: int
         omegas: Raw weights, > 0; divided by their sum once, at the end.
     """
     total: Tensor | None = None
+    own = False  # what a reader gives is not ours to change
     for read, omega in zip(readers, omegas, strict=True):
         part = read(lo, hi)
         part = part * omega if omega != 1 else part
-        total = part.clone() if total is None else total.add_(part)
+        if total is None:
+            total, own = part, omega != 1
+        elif own:
+            total.add_(part)
+        else:
+            total, own = total + part, True
     if total is None:
         raise ValueError("nobody to average over")
-    return total.div_(sum(omegas))
+    return total.div_(sum(omegas)) if own else total / sum(omegas)
 
 
 def average(readers: Sequence[ReadBlock], omegas: Sequence[float], n: int) -> Tensor:

@@ -3,76 +3,119 @@
 Any tool that reads safetensors can load the file; domo finds the sections again from the metadata.
 """
 
-import errno
-import json
-import os
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from domo import disk
 from domo.batches import seed_for
 from domo.errors import StateError, TaskError
+from domo.fold import blocks
 from domo.tasks.base import Task
-from domo.vector import FlatModel, Layout, Section, as_bytes
+from domo.tensor_file import Spec, TensorFile
+from domo.vector import Entry, FlatModel, Layout, Section, as_bytes
 
 FORMAT_VERSION = "1"
+FLOAT_SECTIONS = (Section.TRAINABLE, Section.FLOAT_BUFFER)
 Vectors = Mapping[Section, Tensor]
-
-
-def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a file durably: under a temporary name, fsync, rename, fsync of the folder.
-
-    Raises:
-        OSError: A full disk, for one; nothing is left then, and an older file stays as it was.
-    """
-    disk.make_folder(path.parent)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        save_file(tensors, temporary, metadata | {"format_version": FORMAT_VERSION})
-        disk.sync_path(temporary)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, SafetensorError):
-            found = re.search(r"os error (\d+)|code: (\d+)", str(error))
-            code = int(found.group(1) or found.group(2)) if found else errno.EIO
-            raise OSError(code, os.strerror(code), str(path)) from error
-        raise
-    disk.replace(temporary, path)
+ReadSection = Callable[[Section, int, int], Tensor]
 
 
 def save_model(
     path: Path, layout: Layout, vectors: Vectors, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a complete model (tied names included) with its layout."""
-    tensors = layout.state_dict(vectors)
-    write_safetensors(path, tensors, {**(metadata or {}), "domo_layout": layout.to_json()})
+    """Write a complete model (tied names included) with its layout, durably."""
+    write_model(path, layout, lambda section, lo, hi: vectors[section][lo:hi], metadata)
+
+
+def write_model(
+    path: Path, layout: Layout, read: ReadSection, metadata: Mapping[str, str] | None = None
+) -> None:
+    """`save_model` of vectors that are read block by block.
+
+    Args:
+        path: The file.
+        layout: Where each tensor lies in them.
+        read: Entries lo..hi of a section: float32, or bytes for integer and frozen.
+        metadata: Texts for the file's header.
+
+    Raises:
+        OSError: A full disk, for one; nothing is left then, and an older file stays as it was.
+    """
+    places = {e.name: (e, at) for section in Section for e, at in _places(layout, section)}
+    named = {e.name: places[e.name] for e in layout.entries}
+    named |= {alias: places[name] for alias, name in layout.aliases.items()}
+    specs = [Spec(name, e.torch_dtype, e.shape) for name, (e, _) in named.items()]
+    about = {**(metadata or {}), "domo_layout": layout.to_json(), "format_version": FORMAT_VERSION}
+    disk.make_folder(path.parent)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        file = TensorFile.create(temporary, specs, about)
+        for name, (e, start) in named.items():
+            width = e.torch_dtype.itemsize
+            is_float = e.section in FLOAT_SECTIONS
+            unit = 1 if is_float else width
+            for lo, hi in blocks(e.numel):
+                values = read(e.section, start + lo * unit, start + hi * unit)
+                file.write(name, lo * width, values.to(e.torch_dtype) if is_float else values)
+        file.sync()
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    disk.replace(temporary, path)
+
+
+def _places(layout: Layout, section: Section) -> Iterator[tuple[Entry, int]]:
+    """Each entry of a section, and where it begins in the section's vector."""
+    at = 0
+    for e in layout.section(section):
+        yield e, at
+        at += e.numel if section in FLOAT_SECTIONS else e.numel * e.torch_dtype.itemsize
+
+
+def open_model(path: Path) -> tuple[Layout, TensorFile]:
+    """The layout of a file of `save_model`, and the file.
+
+    Raises:
+        StateError: No such file, not a safetensors file, or one without a layout.
+    """
+    file = TensorFile.open(path)
+    if "domo_layout" not in file.metadata:
+        raise StateError(
+            f"{path} holds tensors but not which of them are trained. Make an initial "
+            f"model from it with: domo init TASK --weights {path.name} --out x0.safetensors"
+        )
+    try:
+        layout = Layout.from_json(file.metadata["domo_layout"])
+        wanted = {e.name: (e.torch_dtype, e.shape) for e in layout.entries}
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise StateError(f"cannot read the model file {path}: {error!r}") from error
+    held = {s.name: (s.dtype, tuple(s.shape)) for s in file.specs}
+    if any(held.get(name) != like for name, like in wanted.items()):
+        raise StateError(f"the tensors of {path} are not those of its layout")
+    return layout, file
+
+
+def section_blocks(layout: Layout, file: TensorFile, section: Section) -> Iterator[Tensor]:
+    """The vector of a section, block by block: float32, or bytes for integer and frozen."""
+    for e in layout.section(section):
+        read = file.reader(e.name)
+        for lo, hi in blocks(e.numel):
+            block = read(lo, hi)
+            yield block.float() if section in FLOAT_SECTIONS else block.view(torch.uint8)
 
 
 def load_model(path: Path) -> tuple[Layout, dict[Section, Tensor], dict[str, str]]:
     """Read a file of `save_model`: layout, vectors of all sections, metadata.
 
     Raises:
-        StateError: No such file, not a safetensors file, or one without a layout.
+        StateError: As `open_model`.
     """
-    try:
-        with safe_open(path, framework="pt") as f:
-            metadata = f.metadata() or {}
-            if "domo_layout" not in metadata:
-                raise StateError(
-                    f"{path} holds tensors but not which of them are trained. Make an initial "
-                    f"model from it with: domo init TASK --weights {path.name} --out x0.safetensors"
-                )
-            layout = Layout.from_json(metadata["domo_layout"])
-            named = {e.name: f.get_tensor(e.name) for e in layout.entries}
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise StateError(f"cannot read the model file {path}: {error}") from error
-    return layout, pack(layout, named), metadata
+    layout, file = open_model(path)
+    vectors = pack(layout, {e.name: file.read(e.name) for e in layout.entries})
+    return layout, vectors, dict(file.metadata)
 
 
 def pack(layout: Layout, named: Mapping[str, Tensor]) -> dict[Section, Tensor]:

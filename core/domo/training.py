@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from domo.algorithm import LocalSGD, infer_momentum
+from domo.algorithm import LocalSGD, infer_momentum, num_non_finite
 from domo.batches import BatchLoader, generator_for, random_plan, seed_for, seed_torch, to_device
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
 from domo.methods import Kernel
@@ -282,7 +282,7 @@ class LocalRound:
             )
         self.flat.check()
         update, momentum = self._opt.finish()
-        bad = int((~torch.isfinite(update)).sum())
+        bad = num_non_finite(update)
         if bad:
             raise DivergenceError(
                 f"local training diverged: {bad} of {update.numel()} entries of the update are "

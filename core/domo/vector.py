@@ -211,13 +211,15 @@ def digest(vector: Tensor) -> str:
     return xxhash.xxh3_128_hexdigest(byte_view(vector))
 
 
+def combine(digests: Mapping[str, str]) -> str:
+    """Hex xxh3-128 of named digests, in the order of the names."""
+    text = "".join(f"{name}:{digests[name]};" for name in sorted(digests))
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
 def digest_all(vectors: Mapping[str, Tensor]) -> str:
-    """Hex xxh3-128 of several vectors and their names, in the order of the names."""
-    whole = xxhash.xxh3_128()
-    for name in sorted(vectors):
-        whole.update(name.encode())
-        whole.update(byte_view(vectors[name]))
-    return whole.hexdigest()
+    """Hex digest of several vectors and their names."""
+    return combine({name: digest(v) for name, v in vectors.items()})
 
 
 class FlatModel:

@@ -16,7 +16,7 @@ SERVER_KEEPALIVE_S = 60
 PING_TIMEOUT_S = 20
 """How long a ping may stay without an answer, and bytes sent without the other end's receipt. grpc
 has an option for each."""
-WINDOW_BYTES = 3 << 18
+WINDOW_BYTES = 1 << 20
 """What may be on its way in one stream: more would be faster over long distances, but all of it is
 sent again when the connection is lost."""
 

@@ -1,6 +1,6 @@
 """Vectors to frames and back.
 
-A frame is a 32-byte head and at most 256 KiB of raw little-endian values:
+A frame is a 32-byte head and at most 512 KiB of raw little-endian values:
 
     offset  size  field
     0       4     magic, ASCII "DOM1"
@@ -26,7 +26,7 @@ FIELDS = struct.Struct("<4sIQII")
 CHECK = struct.Struct("<Q")
 HEAD_BYTES = FIELDS.size + CHECK.size
 MAGIC = b"DOM1"
-FRAME_BYTES = 1 << 18
+FRAME_BYTES = 1 << 19
 """Most payload bytes in one frame: what a lost connection can tear."""
 MAX_MESSAGE_BYTES = 4 << 20
 

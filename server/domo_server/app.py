@@ -79,14 +79,15 @@ async def serve(
     named = name_runs(runs)
     async with contextlib.AsyncExitStack() as ending:
         ending.enter_context(lock_folder(config.state_dir, "domo-server"))
-        store = Store(await asyncio.to_thread(open_database, config.database_url))
+        durable = config.durability == "power"
+        store = Store(await asyncio.to_thread(open_database, config.database_url), not durable)
         ending.callback(store.close)
         coordinator = Coordinator(
             store,
             config.state_dir,
             config.report_interval_s,
             config.long_poll_s,
-            config.durability == "power",
+            durable,
         )
         ending.push_async_callback(coordinator.events.close)
         page_socket = ending.enter_context(bind_dashboard(config.dashboard))

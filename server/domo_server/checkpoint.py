@@ -1,79 +1,120 @@
-"""Checkpoints: (x_{r+1}, x_r, m_{r+1}, mbar_{r+1}, buffers) of a run, one file for each round.
+"""Checkpoints: x_r, m_r, mbar_r and buffers of a run, one safetensors file for each round.
 
 A checkpoint counts once the database names its digest; a file without a row is a crash's leftover
-and is deleted at start. Frozen parameters lie in x0.safetensors only.
+and is deleted at start. x_{r-1} is in the file before; frozen parameters have a file of their own.
+The coordinator holds none of this in memory: it reads and writes blocks.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from domo import disk
 from domo.errors import StateError
-from domo.model_file import save_model, write_safetensors
-from domo.vector import Layout, Section, digest_all
+from domo.fold import ReadBlock
+from domo.model_file import open_model, section_blocks, write_model
+from domo.tensor_file import Spec, TensorFile
+from domo.vector import Layout, Section, combine
 
 KEEP = 2
-"""Checkpoints kept for each run: the newest and the one before."""
+"""Checkpoints that a run needs: the newest and the one before. While it runs there is one more, and
+the next is written over it."""
+BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
+FROZEN_FILE = "frozen.safetensors"
 
 
-@dataclass(slots=True)
-class ServerState:
-    """What the coordinator owns after r rounds. Vectors have shape (n,), float32.
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the coordinator owns after r rounds, in an open file.
 
     Attributes:
         round_index: r.
-        x: x_r.
-        m: m_r, gradient units.
-        x_prev: x_{r-1}; None in round 0.
-        mbar: Mean local momentum, where the method averages it; None in round 0.
+        file: x (x_r, shape (n,), float32), m (m_r, gradient units), mbar (mean local momentum,
+            where the method averages it, from round 1 on), buffers by section.
+        digests: Of each of them, hex xxh3-128.
         inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
-        buffers: Float (float32) and integer (uint8) buffers.
+        x_prev_digest: Of x_{r-1}; None in round 0.
     """
 
     round_index: int
-    x: Tensor
-    m: Tensor
-    x_prev: Tensor | None = None
-    mbar: Tensor | None = None
+    file: TensorFile
+    digests: Mapping[str, str]
     inference_scale: float | None = None
-    buffers: dict[Section, Tensor] = field(default_factory=dict)
+    x_prev_digest: str | None = None
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A whole vector."""
+        return self.file.read(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.file
+
+    def reader(self, name: str) -> ReadBlock:
+        """Reads blocks of a vector."""
+        return self.file.reader(name)
+
+    def num_entries(self, name: str) -> int:
+        """Length of a float32 vector."""
+        return self.file.num_bytes(name) // 4
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of all of it, and of what it follows."""
+        before = {} if self.x_prev_digest is None else {"x_prev": self.x_prev_digest}
+        return combine({**self.digests, **before})
 
 
-def initial_state(vectors: dict[Section, Tensor]) -> ServerState:
-    """State before round 0: m_0 = 0."""
-    x = vectors[Section.TRAINABLE]
-    buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
-    return ServerState(0, x, torch.zeros_like(x), buffers=buffers)
+def checkpoint_name(round_index: int) -> str:
+    """Name of the file of x_r."""
+    return f"x{round_index:06d}.safetensors"
 
 
-def _path(folder: Path, round_index: int) -> Path:
-    return folder / f"x{round_index:06d}.safetensors"
+def create_file(
+    folder: Path, round_index: int, sizes: Mapping[str, int], x_prev_digest: str | None
+) -> TensorFile:
+    """The file of a checkpoint to be, under a temporary name; written over one not needed any more.
+
+    Args:
+        folder: The run's checkpoint folder.
+        round_index: r.
+        sizes: Bytes of each vector.
+        x_prev_digest: Of x_{r-1}.
+    """
+    disk.make_folder(folder)
+    specs = [
+        Spec(name, torch.uint8, (size,))
+        if name == Section.INTEGER_BUFFER.value
+        else Spec(name, torch.float32, (size // 4,))
+        for name, size in sizes.items()
+    ]
+    about = {"round_index": str(round_index), "x_prev_digest": x_prev_digest or ""}
+    old = folder / checkpoint_name(round_index - 1 - KEEP)
+    path = folder / f"{checkpoint_name(round_index)}.tmp"
+    return TensorFile.create(path, specs, about, old if old.exists() else None)
 
 
-def save_checkpoint(folder: Path, state: ServerState) -> tuple[str, str]:
-    """Write a state durably.
+def save_checkpoint(folder: Path, made: Checkpoint) -> str:
+    """Make the file of a checkpoint durable, under its own name.
 
     Returns:
-        File name and digest of all vectors, for the database.
+        The name, for the database.
     """
-    tensors = {"x": state.x, "m": state.m} | {s.value: v for s, v in state.buffers.items()}
-    if state.x_prev is not None:
-        tensors["x_prev"] = state.x_prev
-    if state.mbar is not None:
-        tensors["mbar"] = state.mbar
-    path = _path(folder, state.round_index)
-    write_safetensors(path, tensors, {"round_index": str(state.round_index)})
-    return path.name, digest_all(tensors)
+    path = folder / checkpoint_name(made.round_index)
+    temporary = path.with_name(path.name + ".tmp")
+    made.file.sync()
+    if temporary.exists():  # else an earlier attempt failed after this
+        temporary.replace(path)
+    disk.sync_path(folder)
+    return path.name
 
 
 def load_checkpoint(
     folder: Path, name: str, expected: str, round_index: int, scale: float | None
-) -> ServerState:
-    """Read the checkpoint that the database names.
+) -> Checkpoint:
+    """Open the checkpoint that the database names.
 
     Args:
         folder: The run's checkpoint folder.
@@ -87,16 +128,114 @@ def load_checkpoint(
     """
     path = folder / name
     try:
-        tensors = load_file(path)
-        x, m = tensors["x"], tensors["m"]
-    except (SafetensorError, OSError, KeyError) as error:
+        found = _open(path, round_index, scale)
+    except (StateError, KeyError) as error:
         raise StateError(f"the committed checkpoint {path} cannot be read: {error}") from error
-    if digest_all(tensors) != expected:
+    if found.digest != expected:
         raise StateError(f"the checkpoint {path} is not the one that the database names")
-    buffers = {s: tensors[s.value] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
-    return ServerState(
-        round_index, x, m, tensors.get("x_prev"), tensors.get("mbar"), scale, buffers
-    )
+    return found
+
+
+def load_previous(folder: Path, current: Checkpoint, x0: Path) -> Checkpoint | None:
+    """The checkpoint of x_{r-1}; None in round 0.
+
+    Args:
+        folder: The run's checkpoint folder.
+        current: That of x_r.
+        x0: The initial model; that of round 0 can be made from it again.
+
+    Raises:
+        StateError: The file is missing or damaged.
+    """
+    if current.x_prev_digest is None:
+        return None
+    r = current.round_index - 1
+    path = folder / checkpoint_name(r)
+    found = _open(path, r, None) if r else first_checkpoint(folder, x0)
+    if found.digests.get("x") != current.x_prev_digest:
+        raise StateError(f"the checkpoint {path} is not the one that {current.file.path} follows")
+    return found
+
+
+def _open(path: Path, round_index: int, scale: float | None) -> Checkpoint:
+    file = TensorFile.open(path)
+    digests = {s.name: file.digest(s.name) for s in file.specs}
+    return Checkpoint(round_index, file, digests, scale, file.metadata.get("x_prev_digest") or None)
+
+
+def first_checkpoint(folder: Path, x0: Path) -> Checkpoint:
+    """State before round 0, made anew from the initial model: m_0 = 0. Not durable.
+
+    Raises:
+        StateError: x0 cannot be read.
+    """
+    layout, model = open_model(x0)
+    sections = {"x": Section.TRAINABLE, **{s.value: s for s in BUFFERS}}
+    path = folder / checkpoint_name(0)
+    if not _is_first(path, layout, model, sections):
+        sizes = {name: layout.num_bytes(section) for name, section in sections.items()}
+        file = create_file(folder, 0, sizes | {"m": sizes["x"]}, None)
+        try:
+            for name, section in sections.items():
+                _copy_section(layout, model, section, file, name)
+        except OSError:
+            file.path.unlink()
+            raise
+        file.path.replace(path)
+    return _open(path, 0, None)
+
+
+def _is_first(
+    path: Path, layout: Layout, model: TensorFile, sections: Mapping[str, Section]
+) -> bool:
+    """Whether the file of round 0 is whole from an earlier start."""
+    try:
+        file = TensorFile.open(path)
+        for name, section in sections.items():
+            at, held = 0, file.num_bytes(name)
+            for block in section_blocks(layout, model, section):
+                size = block.numel()
+                if not torch.equal(file.reader(name)(at, at + size), block):
+                    return False
+                at += size
+            if at * (1 if section is Section.INTEGER_BUFFER else 4) != held:
+                return False
+        return not any(bool(piece.any()) for piece in file.pieces("m"))
+    except (StateError, KeyError):
+        return False
+
+
+def _copy_section(
+    layout: Layout, model: TensorFile, section: Section, file: TensorFile, name: str
+) -> None:
+    """Write the vector of a section into a tensor of another file."""
+    at = 0
+    for block in section_blocks(layout, model, section):
+        file.write(name, at, block)
+        at += block.numel() * block.element_size()
+
+
+def frozen_file(folder: Path, x0: Path) -> TensorFile | None:
+    """The frozen parameters of a run, if any, as one vector of bytes, made anew from x_0.
+
+    Raises:
+        StateError: x0 cannot be read.
+    """
+    layout, model = open_model(x0)
+    size = layout.num_bytes(Section.FROZEN)
+    if not size:
+        return None
+    name = Section.FROZEN.value
+    path = folder / FROZEN_FILE
+    temporary = path.with_name(path.name + ".tmp")
+    file = TensorFile.create(temporary, [Spec(name, torch.uint8, (size,))], {})
+    try:
+        _copy_section(layout, model, Section.FROZEN, file, name)
+    except OSError:
+        temporary.unlink()
+        raise
+    temporary.replace(path)
+    return file
 
 
 def prune_checkpoints(folder: Path, current: str) -> None:
@@ -110,8 +249,11 @@ def prune_checkpoints(folder: Path, current: str) -> None:
 
 
 def export_model(
-    path: Path, layout: Layout, state: ServerState, frozen: Tensor, about: dict[str, str]
+    path: Path, layout: Layout, state: Checkpoint, frozen: TensorFile | None, about: dict[str, str]
 ) -> None:
-    """Write x_r as a complete model: all sections, tied names included."""
-    vectors = {Section.TRAINABLE: state.x, Section.FROZEN: frozen, **state.buffers}
-    save_model(path, layout, vectors, about)
+    """Write x_r as a complete model, durably: all sections, tied names included."""
+    read = {Section.TRAINABLE: state.reader("x")}
+    read |= {s: state.reader(s.value) for s in BUFFERS}
+    if frozen is not None:
+        read[Section.FROZEN] = frozen.reader(Section.FROZEN.value)
+    write_model(path, layout, lambda section, lo, hi: read[section](lo, hi), about)

@@ -3,22 +3,32 @@
 Pure functions of the recorded set; the same set gives the same bytes, however often it is summed.
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from torch import Tensor
-
-from domo.algorithm import inference_scale, reference_steps, server_round
-from domo.fold import average
+from domo.algorithm import (
+    fold_weights,
+    inference_scale,
+    num_non_finite,
+    reference_steps,
+    server_block,
+)
+from domo.errors import DivergenceError
+from domo.fold import blocks, fold
 from domo.methods import Kernel
 from domo.run_config import RunConfig
 from domo.vector import Section
 from domo_proto.codec import VectorId
-from domo_server.checkpoint import ServerState
+from domo_server.checkpoint import BUFFERS, Checkpoint, create_file
 from domo_server.spool import SpooledUpdate, update_path
 
+WORKERS = min(4, os.cpu_count() or 1)
+"""Threads that sum."""
 MIN_FOR_OUTLIERS = 3
 """Updates that a round needs before one of them can be far from the others."""
 
@@ -88,43 +98,74 @@ def make_record(
 
 
 def sum_round(
-    kernel: Kernel, state: ServerState, record: Mapping[str, Any], spool: Path
-) -> ServerState:
-    """x_{r+1}, m_{r+1} and what else follows from a recorded set.
+    kernel: Kernel, state: Checkpoint, record: Mapping[str, Any], spool: Path, folder: Path
+) -> Checkpoint:
+    """x_{r+1}, m_{r+1} and what else follows from a recorded set, in a file not yet durable.
+
+    Block by block, on a few threads; no block depends on another, so neither do the bytes on how
+    they are shared out. Memory is a few blocks for each thread.
 
     Args:
         kernel: The method's constants.
         state: x_r, m_r and the rest.
         record: From `make_record`, or from the database.
         spool: Folder of the round's updates.
+        folder: The run's checkpoint folder.
 
     Raises:
         DivergenceError: x_{r+1} is not finite.
-        OSError: An update's file is missing.
+        OSError: An update's file is missing, or a full disk.
     """
     members = record["participants"]
     omegas = [p["weight"] for p in members]
     steps = [p["num_steps"] for p in members]
-    h = record["local_lr"]
-    files: list[SpooledUpdate] = []
-    try:
+    scale = inference_scale(kernel, record["local_lr"], reference_steps(omegas, steps))
+    r, n = state.round_index + 1, state.num_entries("x")
+    sizes = {"x": 4 * n, "m": 4 * n} | ({"mbar": 4 * n} if kernel.average else {})
+    sizes |= {s.value: state.file.num_bytes(s.value) for s in BUFFERS}
+    out = create_file(folder, r, sizes, state.digests["x"])
+    read_x, read_m = state.reader("x"), state.reader("m")
+    with (
+        ExitStack() as failed,
+        ExitStack() as open_files,
+        ThreadPoolExecutor(WORKERS, "sum") as pool,
+    ):
+        failed.callback(out.path.unlink, missing_ok=True)
+        files: list[SpooledUpdate] = []
         for p in members:
             path = update_path(spool, p["silo_id"], p["digest"])
-            files.append(SpooledUpdate(path, [(v, n) for v, n in p["vectors"]]))
+            files.append(SpooledUpdate(path, [(v, size) for v, size in p["vectors"]]))
+            open_files.callback(files[-1].close)
         updates = [f.reader(VectorId.UPDATE) for f in files]
-        x, m = server_round(kernel, state.x, state.m, updates, omegas, steps, h)
+        weights = fold_weights(kernel, omegas, steps)
 
-        def mean(vector_id: VectorId, n: int) -> Tensor:
-            return average([f.reader(vector_id) for f in files], omegas, n)
+        def step(block: tuple[int, int]) -> int:
+            lo, hi = block
+            mean = fold(updates, weights, lo, hi)
+            x, m = server_block(kernel, read_x(lo, hi), read_m(lo, hi), mean, scale)
+            out.write("x", 4 * lo, x)
+            out.write("m", 4 * lo, m)
+            return num_non_finite(x)
 
-        mbar = mean(VectorId.LOCAL_MOMENTUM, len(x)) if kernel.average else None
-        buffers = dict(state.buffers)
-        if n := len(buffers[Section.FLOAT_BUFFER]):
-            buffers[Section.FLOAT_BUFFER] = mean(VectorId.FLOAT_BUFFERS, n)
-        if len(buffers[Section.INTEGER_BUFFER]):
-            buffers[Section.INTEGER_BUFFER] = files[0].whole(VectorId.INTEGER_BUFFERS)
-    finally:
-        for f in files:
-            f.close()
-    scale = inference_scale(kernel, h, reference_steps(omegas, steps))
-    return ServerState(state.round_index + 1, x, m, state.x, mbar, scale, buffers)
+        bad = sum(pool.map(step, blocks(n)))
+        if bad:
+            raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
+
+        def average(name: str, vector_id: VectorId) -> None:
+            readers = [f.reader(vector_id) for f in files]
+
+            def mean(block: tuple[int, int]) -> None:
+                out.write(name, 4 * block[0], fold(readers, omegas, *block))
+
+            list(pool.map(mean, blocks(sizes[name] // 4)))
+
+        if kernel.average:
+            average("mbar", VectorId.LOCAL_MOMENTUM)
+        if sizes[Section.FLOAT_BUFFER.value]:
+            average(Section.FLOAT_BUFFER.value, VectorId.FLOAT_BUFFERS)
+        if sizes[Section.INTEGER_BUFFER.value]:
+            first = files[0].whole(VectorId.INTEGER_BUFFERS)
+            out.write(Section.INTEGER_BUFFER.value, 0, first)
+        digests = dict(zip(sizes, pool.map(out.digest, sizes), strict=True))
+        failed.pop_all()
+    return Checkpoint(r, out, digests, scale, state.digests["x"])

@@ -75,8 +75,10 @@ class Coordinator:
         self.stopping = True
         self.broadcast.notify()
         async with self._writing:
-            if self._task is not None:
-                self._task.cancel()
+            saving = self.current.saving if self.current is not None else None
+            for task in (saving, self._task):
+                if task is not None:
+                    task.cancel()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 

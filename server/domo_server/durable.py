@@ -1,7 +1,7 @@
 """Durable work of a run: a full disk is waited out, and a shutdown waits for the work."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from domo.errors import TransportError
@@ -19,10 +19,11 @@ class Durable:
     Args:
         run: Shows in its detail what it waits for.
         writing: Held while something is being written.
+        behind: The run goes on meanwhile: what this waits for is in its `unsaved`.
     """
 
-    def __init__(self, run: Run, writing: asyncio.Lock):
-        self._run, self._writing = run, writing
+    def __init__(self, run: Run, writing: asyncio.Lock, behind: bool = False):
+        self._run, self._writing, self._behind = run, writing, behind
 
     async def __call__(self, work: Callable[..., T], *args: Any) -> T:
         """Do work on a thread, as often as it takes until the disk and the database let it."""
@@ -30,19 +31,37 @@ class Durable:
         while True:
             try:
                 async with self._writing:
-                    done = await asyncio.to_thread(work, *args)
+                    done = await to_its_end(asyncio.to_thread(work, *args))
             except (OSError, TransportError) as error:
                 failures += 1
-                run.detail = f"{said_by_disk(error)}; it goes on by itself once it can"
+                self._show(f"{said_by_disk(error)}; it goes on by itself once it can")
                 if failures == 1:
-                    run.say("disk", run.detail)
+                    run.say("disk", (run.unsaved if self._behind else run.detail) or "")
                     run.broadcast.notify()
             else:
                 if failures:
-                    run.detail = before
+                    self._show(None if self._behind else before)
                     run.say("disk", "there is room again: the run goes on")
                 return done
             await asyncio.sleep(DISK_S)
+
+    def _show(self, text: str | None) -> None:
+        if self._behind:
+            self._run.unsaved = text
+        else:
+            self._run.detail = text or ""
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Work that is not left half done: a call that is cancelled meanwhile waits for it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody listens any more
+        raise
 
 
 def said_by_disk(error: OSError | TransportError) -> str:

@@ -38,8 +38,8 @@ class Members:
             config.round_deadline_s,
             config.grace_s,
         )
-        self.recorded: dict[str, str] | None = None
         self.disk: str | None = None
+        self.unsaved: str | None = None
         self.open_for([])
 
     def open_for(self, chosen: Sequence[str]) -> None:
@@ -47,7 +47,6 @@ class Members:
         self.chosen = list(chosen)
         self.sampled = [s for s in chosen if s not in self.dropped]
         self.absent = {s for s in self.sampled if self.sessions.is_absent(s)}
-        self.recorded = None
         self.accepted: dict[str, dict[str, Any]] = {}
         self.failed: dict[str, str] = {}
         self.troubles: dict[str, str] = {}
@@ -59,9 +58,10 @@ class Members:
         """What to do with the round now."""
         now = self.clock()
         quorum_for = None if self.quorum_at is None else now - self.quorum_at
-        policy = self.policy if self.recorded is None else Policy()
         lost = [s for s in self.sampled if self.is_lost(s)]
-        return judge(policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for)
+        return judge(
+            self.policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for
+        )
 
     def take(self, silo_id: str, row: dict[str, Any]) -> None:
         """Count an accepted update."""
@@ -83,7 +83,7 @@ class Members:
 
     def refuse_outliers(self) -> dict[str, str]:
         """Take out updates that are far above the others', where the run says so; and why."""
-        if self.config.norm_check != "reject" or self.recorded is not None:
+        if self.config.norm_check != "reject":
             return {}
         far = self.outliers()
         for silo_id, why in far.items():
@@ -142,6 +142,7 @@ class Members:
     def notes_on(self, missing: Sequence[str]) -> str:
         """Why a round waits for these silos, where it is not plain work."""
         notes = [f"updates cannot be kept: {self.disk}"] if self.disk else []
+        notes += [self.unsaved] if self.unsaved else []
         for silo_id in missing:
             if silo_id in self.failed:
                 notes.append(f"{silo_id} failed: {self.failed[silo_id]}")

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import domo
+from domo.model_file import open_model
 from domo.run_config import RunConfig
-from domo_server.checkpoint import export_model, load_checkpoint
+from domo.tensor_file import TensorFile
+from domo_server.checkpoint import FROZEN_FILE, export_model, load_checkpoint
 from domo_server.coordinator import Coordinator
-from domo_server.rounds import layout_of
 from domo_server.status import (
     ENDED,
     Event,
@@ -266,7 +267,8 @@ def round_record(row: Mapping[str, Any]) -> RoundRecord:
 def _export_round(folder: Path, row: Mapping[str, Any]) -> Path:
     path = folder / "exports" / f"x{row['rounds_done']}.safetensors"
     if not path.exists():
-        layout, frozen = layout_of(folder)
+        layout, _ = open_model(folder / "x0.safetensors")
+        frozen = folder / FROZEN_FILE
         state = load_checkpoint(
             folder / "checkpoints",
             row["checkpoint"],
@@ -277,5 +279,7 @@ def _export_round(folder: Path, row: Mapping[str, Any]) -> Path:
         for old in path.parent.glob("*.safetensors"):
             old.unlink()
         about = {"run_id": row["run_id"], "round_index": str(row["rounds_done"])}
-        export_model(path, layout, state, frozen, about)
+        export_model(
+            path, layout, state, TensorFile.open(frozen) if frozen.exists() else None, about
+        )
     return path

@@ -1,8 +1,10 @@
 """The life of one run: prepare x_0, freeze the roster, collect, close, commit, evaluate, finish.
 
-A round is committed in three steps (DESIGN section 6): the set that closes it is recorded; the
-checkpoint is written and fsynced; one transaction with its digest advances r. Whatever dies in
-between, the next start finds which step was reached and goes on from there.
+A round is closed in three steps (DESIGN section 6): the set that closes it is recorded; it is
+summed, and the next round opens at once; the checkpoint is made durable and one transaction with
+its digest advances r, while silos fetch the new model and train. Whatever dies in between, the next
+start finds which step was reached and goes on from there: the same set gives the same bytes. The
+next round is not closed before this one is committed.
 """
 
 import asyncio
@@ -10,30 +12,35 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from shutil import rmtree
+from shutil import copyfile, rmtree
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from domo import disk
 from domo.errors import DivergenceError, DomoError, RoundTimeoutError, TransportError
-from domo.model_file import build_initial, load_model, save_model
+from domo.model_file import build_initial, open_model, save_model
 from domo.tasks import load_task
-from domo.vector import Layout, Section, byte_view, digest
+from domo.tensor_file import TensorFile
+from domo.vector import Section
+from domo_proto.codec import VectorId
 from domo_server.checkpoint import (
-    ServerState,
+    FROZEN_FILE,
+    Checkpoint,
     export_model,
-    initial_state,
+    first_checkpoint,
+    frozen_file,
     load_checkpoint,
+    load_previous,
     prune_checkpoints,
     save_checkpoint,
 )
 from domo_server.closing import make_record, sum_round
 from domo_server.durable import Durable
+from domo_server.outgoing import WireVector
 from domo_server.round_state import Phase, RoundState, Signal
 from domo_server.run import NOBODY, Run
+from domo_server.spool import recycle
 from domo_server.store import now_text
-from domo_server.turn import Enrolment, WireVector
+from domo_server.turn import Enrolment
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +60,10 @@ class RunLoop:
 
     def __init__(self, run: Run, writing: asyncio.Lock):
         self._run, self._durably = run, Durable(run, writing)
+        self._behind = Durable(run, writing, behind=True)
         self._paused_at = run.clock()
-        self._frozen = torch.empty(0, dtype=torch.uint8)
+        self._frozen: TensorFile | None = None
+        self._resumed = False
 
     async def execute(self, row: Row) -> None:
         """Run to the end; faults become the state FAILED with the reason.
@@ -80,6 +89,10 @@ class RunLoop:
         except Exception as error:
             log.exception("[%s] internal error", run.run_id)
             await self._end(Signal.FAIL, f"internal error: {error!r}; the log has the details")
+        finally:
+            if run.saving is not None:
+                run.saving.cancel()  # it is done again at the next start
+                await asyncio.wait([run.saving])
 
     # start
 
@@ -88,36 +101,35 @@ class RunLoop:
         path = run.folder / "x0.safetensors"
         if row["roster"] is None and not path.exists():
             await self._durably(self._make_x0, path)
-        layout, vectors, _ = await asyncio.to_thread(load_model, path)
-        self._frozen = vectors[Section.FROZEN]
-        run.frozen_wire = None
-        if len(self._frozen):
+        layout, _ = await asyncio.to_thread(open_model, path)
+        checkpoints = run.folder / "checkpoints"
+        if row["checkpoint"] is None:
+            run.server = await self._durably(first_checkpoint, checkpoints, path)
+        else:
+            at = row["rounds_done"], row["inference_scale"]
+            named = row["checkpoint"], row["checkpoint_digest"]
+            run.server = await asyncio.to_thread(load_checkpoint, checkpoints, *named, *at)
+            prune_checkpoints(checkpoints, row["checkpoint"])
+        if run.kernel.fusion != "none":
+            run.previous = await asyncio.to_thread(load_previous, checkpoints, run.server, path)
+        self._frozen = await self._durably(frozen_file, run.folder, path)
+        if self._frozen is not None:
+            name = Section.FROZEN.value
+            content = await asyncio.to_thread(self._frozen.digest, name)
             run.frozen_wire = WireVector(
-                byte_view(self._frozen), bytes.fromhex(digest(self._frozen))
+                self._frozen, name, VectorId.FROZEN, bytes.fromhex(content), False
             )
         for e in await asyncio.to_thread(run.store.enrolled, run.run_id):
             run.enrolments[e["silo_id"]] = Enrolment(
                 e["role"], e["num_samples"], e["num_eval_samples"]
             )
-        if row["checkpoint"] is None:
-            run.server = initial_state(vectors)
-        else:
-            run.server = await asyncio.to_thread(
-                load_checkpoint,
-                run.folder / "checkpoints",
-                row["checkpoint"],
-                row["checkpoint_digest"],
-                row["rounds_done"],
-                row["inference_scale"],
-            )
-            prune_checkpoints(run.folder / "checkpoints", row["checkpoint"])
         for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
             run.reported.setdefault(e["model_index"], set()).add(e["silo_id"])
         run.layout = layout
         await self._durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
         await self._restore(row)
         for old in (run.folder / "spool").glob("*"):
-            if old != run.spool:
+            if old.name < run.spool.name or old == run.free:  # not the next round.s
                 await asyncio.to_thread(rmtree, old, True)
         run.ready = True
         run.broadcast.notify()
@@ -125,10 +137,16 @@ class RunLoop:
     def _make_x0(self, path: Path) -> None:
         config = self._run.config
         if config.initial_model:
-            layout, vectors, _ = load_model(Path(config.initial_model))
+            given = Path(config.initial_model)
+            open_model(given)
+            disk.make_folder(path.parent)
+            temporary = path.with_name(path.name + ".tmp")
+            copyfile(given, temporary)
+            disk.sync_path(temporary)
+            temporary.replace(path)  # its name is synced with that of the checkpoints' folder
         else:
             layout, vectors = build_initial(load_task(config.task), config.seed)
-        save_model(path, layout, vectors, {"task": config.task, "seed": str(config.seed)})
+            save_model(path, layout, vectors, {"task": config.task, "seed": str(config.seed)})
 
     async def _restore(self, row: Row) -> None:
         """Find the phase again: the database's, one step before what was not finished."""
@@ -143,19 +161,40 @@ class RunLoop:
         if r >= run.config.num_rounds:
             run.state = RoundState(Phase.EVALUATING, r)
             return
-        records = await asyncio.to_thread(run.store.rounds_of, run.run_id)
-        if records and records[-1]["round_index"] == r:
-            run.recorded = {p["silo_id"]: p["digest"] for p in records[-1]["participants"]}
-            run.sampled = list(run.recorded)  # an update lost with the power is sent again
-        await run.restore_updates()
+        record = await asyncio.to_thread(run.store.round_at, run.run_id, r)
+        whole = await self._restore_set(record)
         if row["state"] == "PAUSED":
             run.state = RoundState(Phase.PAUSED, r, row["attempt"])
             run.pause_wanted = True
-        elif run.recorded is not None and len(run.accepted) == len(run.recorded):
+        elif whole:
             run.state = RoundState(Phase.CLOSING, r, row["attempt"])
         done = f"round {r + 1} of {run.config.num_rounds}"
         tail = "; it is still paused" if run.pause_wanted else ""
+        self._resumed = True
         run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
+
+    async def _restore_set(self, record: Row | None) -> bool:
+        """Take back the round's updates; whether they are all of a set that it is closed with.
+
+        Where one was lost with the power, nothing that is durable follows from the set: the round
+        is collected anew.
+        """
+        run = self._run
+        r = run.state.round_index
+        found = await run.find_updates(r)
+        if record is None:
+            run.restore(found)
+            return False
+        wanted = {p["silo_id"]: p["digest"] for p in record["participants"]}
+        whole = all(s in found and found[s]["digest"] == d for s, d in wanted.items())
+        if whole:
+            run.sampled = list(wanted)
+        run.restore(found)
+        if whole:
+            return True
+        await self._durably(run.store.reopen_round, run.run_id, r)
+        run.say("reopened", f"round {r + 1} was being closed; it is collected anew")
+        return False
 
     async def _freeze_roster(self) -> None:
         run = self._run
@@ -183,6 +222,8 @@ class RunLoop:
         """Wait until the round may close; False if the run ended instead."""
         run = self._run
         while True:
+            if run.saving is not None and run.saving.done():
+                await self._settle()  # raises why it could not be done
             if run.stop_text is not None:
                 await self._end(Signal.STOP, run.stop_text)
                 return False
@@ -207,6 +248,7 @@ class RunLoop:
         run = self._run
         if run.pause_wanted:
             self._paused_at = run.clock()
+            await self._settle()
             run.move(Signal.PAUSE)
             run.say("paused", f"paused in round {run.state.round_index + 1}")
         else:
@@ -218,39 +260,66 @@ class RunLoop:
     async def _close(self) -> None:
         """Record the set, sum it, write the checkpoint, commit."""
         run, r = self._run, self._run.state.round_index
-        config, checkpoints = run.config, run.folder / "checkpoints"
+        config = run.config
         assert run.server is not None
         if run.state.phase is Phase.OPEN:
             run.move(Signal.QUORUM)
             for silo_id, why in run.outliers().items() if config.norm_check == "warn" else ():
                 run.say("unusual", f"{silo_id}: {why}", silo_id)
+        await self._settle()
         record = await self._durably(self._record)
         run.detail = f"summing {len(record['participants'])} updates"
-        following = await self._sum(record)
-        name, checkpoint_digest = await self._durably(save_checkpoint, checkpoints, following)
+        before, following = run.server, await self._sum(record)
         last = r + 1 >= config.num_rounds
+        round_values = {"closed_at": now_text(), "duration_s": run.clock() - run.opened_at}
         run_values = {
             "state": "EVALUATING" if last else "OPEN",
             "rounds_done": r + 1,
             "attempt": 0,
-            "checkpoint": name,
-            "checkpoint_digest": checkpoint_digest,
+            "checkpoint_digest": following.digest,
             "inference_scale": following.inference_scale,
             "detail": "",
         }
-        round_values = {"closed_at": now_text(), "duration_s": run.clock() - run.opened_at}
-        await self._durably(run.store.commit_round, run.run_id, r, round_values, run_values)
-        spool = run.spool
+        spool, already = run.spool, {}
+        if self._resumed:  # some of the next round's may be here
+            self._resumed, already = False, await run.find_updates(r + 1)
         run.server, run.detail = following, ""
+        run.previous = before if run.kernel.fusion != "none" else None
         run.revision += 1
         run.move(Signal.LAST_COMMITTED if last else Signal.COMMITTED)
         run.open_round()
-        await asyncio.to_thread(prune_checkpoints, checkpoints, name)
-        await asyncio.to_thread(rmtree, spool, True)
-        done = f"round {r + 1} of {config.num_rounds} committed"
+        run.restore(already)
+        run.saving = asyncio.create_task(
+            self._commit(following, record, round_values, run_values, spool)
+        )
+        run.saving.add_done_callback(lambda _: run.broadcast.notify())
+
+    async def _commit(
+        self, made: Checkpoint, record: Row, round_values: Row, run_values: Row, spool: Path
+    ) -> None:
+        """Make a closed round durable."""
+        run, r = self._run, made.round_index - 1
+        checkpoints = run.folder / "checkpoints"
+
+        name = await self._behind(save_checkpoint, checkpoints, made)
+        values = {**run_values, "checkpoint": name}
+        await self._behind(run.store.commit_round, run.run_id, r, round_values, values)
+        await asyncio.to_thread(recycle, spool, run.free)
+        run.revision += 1
+        done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = record["train_loss"]
         tail = f", train loss {loss:.4f}" if loss is not None else ""
         run.say("round-committed", f"{done} with {len(record['participants'])} silos{tail}")
+
+    async def _settle(self) -> None:
+        """Wait until the last closed round is committed."""
+        run = self._run
+        while run.saving is not None and not run.saving.done():
+            run.detail = run.unsaved or "writing the last round's checkpoint"
+            await asyncio.wait([run.saving], timeout=1.0)
+        saving, run.saving = run.saving, None
+        if saving is not None:
+            await saving
 
     def _refuse_outliers(self) -> bool:
         far = self._run.refuse_outliers()
@@ -261,15 +330,16 @@ class RunLoop:
                 session.error = f"update refused: {why}"
         return bool(far)
 
-    async def _sum(self, record: Row) -> ServerState:
+    async def _sum(self, record: Row) -> Checkpoint:
         """x_{r+1} and what else follows.
 
         Raises:
             DivergenceError: It is not finite; names the largest update.
         """
         run = self._run
+        folder = run.folder / "checkpoints"
         try:
-            return await self._durably(sum_round, run.kernel, run.server, record, run.spool)
+            return await self._durably(sum_round, run.kernel, run.server, record, run.spool, folder)
         except DivergenceError as error:
             largest = max(record["participants"], key=lambda p: float(p["update_norm"]))
             silo_id, norm = largest["silo_id"], largest["update_norm"]
@@ -279,9 +349,9 @@ class RunLoop:
     def _record(self) -> dict[str, Any]:
         """The set that the round is closed with: the database's, or made and recorded now."""
         run, r = self._run, self._run.state.round_index
-        records = run.store.rounds_of(run.run_id)
-        if records and records[-1]["round_index"] == r:
-            return records[-1]
+        record = run.store.round_at(run.run_id, r)
+        if record is not None:
+            return record
         samples = {s: run.enrolments[s].num_samples for s in run.accepted}
         left_out = run.reasons_missing()
         record = make_record(run.config, r, run.sampled, run.accepted, samples, left_out)
@@ -311,13 +381,23 @@ class RunLoop:
 
     async def _end(self, signal: Signal, text: str) -> None:
         run = self._run
+        await self._settle()
         run.detail = text
         if run.server is not None and run.layout is not None:
             await self._durably(self._export)
+            await asyncio.to_thread(self._tidy)
         run.move(signal)
         state = run.state.phase.value
         await self._set_state(state, finished_at=now_text())
         run.say(state.lower(), f"{run.config.title}: {state.lower()}: {text}")
+
+    def _tidy(self) -> None:
+        """Delete what only a run under way needs."""
+        folder = self._run.folder
+        (folder / FROZEN_FILE).unlink(missing_ok=True)
+        rmtree(folder / "spool", True)
+        newest = max((f.name for f in (folder / "checkpoints").glob("x*.safetensors")), default="")
+        prune_checkpoints(folder / "checkpoints", newest)
 
     def _export(self) -> None:
         run = self._run
@@ -338,9 +418,3 @@ class RunLoop:
         values |= {"state": state, "detail": run.detail}
         await self._durably(lambda: run.store.update_run(run.run_id, **values))
         run.broadcast.notify()
-
-
-def layout_of(folder: Path) -> tuple[Layout, Tensor]:
-    """Layout and frozen bytes of a run, from its x_0."""
-    layout, vectors, _ = load_model(folder / "x0.safetensors")
-    return layout, vectors[Section.FROZEN]

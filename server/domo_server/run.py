@@ -8,20 +8,22 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import RunConfig, sort_roster
-from domo.vector import Layout, Section, byte_view, digest
+from domo.vector import Layout, Section
 from domo_proto.codec import VectorId
 from domo_server.broadcast import Broadcast
-from domo_server.checkpoint import ServerState
+from domo_server.checkpoint import Checkpoint
 from domo_server.events import EventLog
 from domo_server.members import Members
+from domo_server.outgoing import WireVector
 from domo_server.round_state import Phase, RoundState, Signal, advance
 from domo_server.sessions import Session, Sessions
 from domo_server.spool import Part, Upload, held_bytes, is_whole, update_path
 from domo_server.store import Store
-from domo_server.turn import Enrolment, Turn, WireVector
+from domo_server.turn import Enrolment, Turn
 
 DOWN_SECTIONS = {
     Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
@@ -60,7 +62,9 @@ class Run(Members):
         self.detail = ""
         self.layout: Layout | None = None
         self.frozen_wire: WireVector | None = None
-        self.server: ServerState | None = None
+        self.server: Checkpoint | None = None
+        self.previous: Checkpoint | None = None
+        self.saving: asyncio.Task[None] | None = None
         self.wire: dict[VectorId, WireVector] = {}
         self.enrolments: dict[str, Enrolment] = {}
         self.roster: list[str] | None = None
@@ -236,7 +240,16 @@ class Run(Members):
     @property
     def spool(self) -> Path:
         """Folder of the open round's uploads."""
-        return self.folder / "spool" / f"round-{self.state.round_index:06d}"
+        return self.spool_of(self.state.round_index)
+
+    def spool_of(self, round_index: int) -> Path:
+        """Folder of a round's uploads."""
+        return self.folder / "spool" / f"round-{round_index:06d}"
+
+    @property
+    def free(self) -> Path:
+        """Folder of the committed round's uploads, to write over."""
+        return self.folder / "spool" / "free"
 
     def collects(self, round_index: int) -> bool:
         """Whether updates of this round are taken; a paused round takes them too."""
@@ -274,11 +287,6 @@ class Run(Members):
         refused, why = self.refused.get(silo_id, ("", ""))
         if refused == upload_digest:
             raise ProtocolError(f"this update was refused before: {why}")
-        if self.recorded is not None and self.recorded.get(silo_id) != upload_digest:
-            raise ProtocolError(
-                f"round {self.state.round_index + 1} is being closed with another update of "
-                f"{silo_id}, which was lost here; only that one can be taken"
-            )
         expected = self.expected_parts()
         if [(p.vector_id, p.num_bytes) for p in expected] != list(parts):
             right = [(int(p.vector_id), p.num_bytes) for p in expected]
@@ -291,7 +299,7 @@ class Run(Members):
         )
         if num_steps != wanted:
             raise ProtocolError(f"{silo_id} made {num_steps} local steps, the run wants {wanted}")
-        return Upload(self.spool, silo_id, upload_digest, expected, offset)
+        return Upload(self.spool, silo_id, upload_digest, expected, offset, self.free)
 
     def lock_of(self, silo_id: str) -> asyncio.Lock:
         """One upload at a time for each silo."""
@@ -370,19 +378,20 @@ class Run(Members):
         assert self.server is not None
         assert self.roster is not None
         s, r = self.server, self.state.round_index
-        vectors = {VectorId.X: s.x}
-        if self.kernel.fusion != "none" and s.x_prev is not None:
-            vectors[VectorId.X_PREV] = s.x_prev
-        if self.kernel.average and s.mbar is not None:
-            vectors[VectorId.MEAN_MOMENTUM] = s.mbar
-        for section, vector_id in DOWN_SECTIONS.items():
-            if len(s.buffers[section]):
-                vectors[vector_id] = s.buffers[section]
-        old = {w.digest: w for w in self.wire.values()}
-        self.wire = {}
-        for vector_id, v in vectors.items():
-            wire = WireVector(byte_view(v), bytes.fromhex(digest(v)))
-            self.wire[vector_id] = old.get(wire.digest, wire)
+        names = {VectorId.X: "x"}
+        if self.kernel.average and "mbar" in s:
+            names[VectorId.MEAN_MOMENTUM] = "mbar"
+        names |= {v: section.value for section, v in DOWN_SECTIONS.items()}
+        self.wire = {
+            vector_id: WireVector(s.file, name, vector_id, bytes.fromhex(s.digests[name]), True)
+            for vector_id, name in names.items()
+            if s.file.num_bytes(name)
+        }
+        if self.kernel.fusion != "none" and self.previous is not None:
+            before = self.previous
+            self.wire[VectorId.X_PREV] = WireVector(
+                before.file, "x", VectorId.X_PREV, bytes.fromhex(before.digests["x"]), False
+            )
         if self.frozen_wire is not None:
             self.wire[VectorId.FROZEN] = self.frozen_wire
         last = r >= self.config.num_rounds
@@ -390,7 +399,7 @@ class Run(Members):
 
     def leave_out(self, silo_id: str) -> None:
         """Take a silo that was just dropped out of the open round, unless its set is fixed."""
-        if self.collects(self.state.round_index) and self.recorded is None:
+        if self.collects(self.state.round_index):
             self.take_out(silo_id)
         self.broadcast.notify()
 
@@ -400,20 +409,25 @@ class Run(Members):
             self.sampled = [silo_id]
         self.broadcast.notify()
 
-    async def restore_updates(self) -> None:
-        """Take back updates that were accepted before a restart and are still whole."""
-        rows = await asyncio.to_thread(self.store.updates_of, self.run_id, self.state.round_index)
-        for row in rows:
+    async def find_updates(self, round_index: int) -> dict[str, dict[str, Any]]:
+        """Updates of a round that were accepted before a restart and are still whole, by silo."""
+        found = {}
+        for row in await asyncio.to_thread(self.store.updates_of, self.run_id, round_index):
             silo_id, digest = row["silo_id"], row["digest"]
-            path = update_path(self.spool, silo_id, digest)
-            if silo_id not in self.sampled:
-                continue
-            if not await asyncio.to_thread(is_whole, path, digest):
+            path = update_path(self.spool_of(round_index), silo_id, digest)
+            if await asyncio.to_thread(is_whole, path, digest):
+                keys = ("digest", "vectors", "num_steps", "update_norm", "metrics")
+                found[silo_id] = {k: row[k] for k in keys}
+            else:
                 text = f"the update of {silo_id} was not wholly on disk; it is asked for again"
                 self.say("torn", text, silo_id)
-            else:
-                keys = ("digest", "vectors", "num_steps", "update_norm", "metrics")
-                self.take(silo_id, {k: row[k] for k in keys})
+        return found
+
+    def restore(self, found: Mapping[str, dict[str, Any]]) -> None:
+        """Count such updates in the open round."""
+        for silo_id, row in found.items():
+            if silo_id in self.sampled:
+                self.take(silo_id, row)
 
     def move(self, signal: Signal) -> None:
         """Advance the state and tell everybody."""

@@ -10,15 +10,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
+import numpy as np
 import torch
 import xxhash
 from torch import Tensor
 
-from domo import disk
+from domo import disk, part_file
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
 from domo.fold import ReadBlock
+from domo.vector import byte_view
 from domo_proto.codec import FRAME_BYTES, Frame
 
 ANY_DIGEST = 32 * "[0-9a-f]"
@@ -52,8 +55,20 @@ def update_path(folder: Path, silo_id: str, upload_digest: str) -> Path:
 
 def held_bytes(folder: Path, silo_id: str, upload_digest: str) -> int:
     """Bytes of an unfinished upload that are already here: whole float32 values."""
-    path = part_path(folder, silo_id, upload_digest)
-    return path.stat().st_size // 4 * 4 if path.exists() else 0
+    return part_file.held_bytes(part_path(folder, silo_id, upload_digest)) // 4 * 4
+
+
+def recycle(spool: Path, free: Path) -> None:
+    """Keep the updates of a committed round, for uploads to come to write over."""
+    free.mkdir(exist_ok=True)
+    for number, path in enumerate(spool.glob("*.update")):
+        path.rename(free / f"{spool.name}-{number}")
+    rmtree(spool, True)
+
+
+def _used(free: Path | None) -> Path | None:
+    """A file to write over."""
+    return next(free.iterdir(), None) if free is not None and free.is_dir() else None
 
 
 def is_whole(path: Path, upload_digest: str) -> bool:
@@ -74,37 +89,46 @@ class Upload:
         upload_digest: xxh3-128 of all its bytes, hex.
         parts: The vectors, in the order in which they follow.
         offset: Bytes that the silo believes are here.
+        free: Folder of files to write over (`recycle`).
 
     Raises:
         ChecksumError: `offset` is not what is here; the silo asks again.
     """
 
     def __init__(
-        self, folder: Path, silo_id: str, upload_digest: str, parts: Sequence[Part], offset: int
+        self,
+        folder: Path,
+        silo_id: str,
+        upload_digest: str,
+        parts: Sequence[Part],
+        offset: int,
+        free: Path | None = None,
     ):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._silo_id, self.digest = folder, silo_id, upload_digest
         self._parts = list(parts)
-        self._path = part_path(folder, silo_id, upload_digest)
+        path = part_path(folder, silo_id, upload_digest)
         for other in folder.glob(f"{silo_id}.{ANY_DIGEST}.part"):
-            if other != self._path:
-                other.unlink()
+            if other != path:
+                part_file.forget(other)
         held = held_bytes(folder, silo_id, upload_digest)
         if offset > held or offset > self.num_bytes:
             raise ChecksumError(f"the upload continues at {offset}, but {held} bytes are here")
         self._hash = xxhash.xxh3_128()
         self._square = 0.0
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.ftruncate(self._fd, offset)
-        self.position, self._offset = 0, offset
+        self._file = part_file.PartFile(path, _used(free))
+        self._file.rewind(offset)
+        self.position = 0
 
     def resume(self) -> None:
         """Read back what is here already, for the checks over the whole."""
-        while self.position < self._offset:
+        offset = self._file.position
+        while self.position < offset:
             part, start = self._part_at(self.position)
-            end = min(self._offset, start + part.num_bytes)
-            size = min(FRAME_BYTES, end - self.position)
-            self._absorb(part, os.pread(self._fd, size, self.position))
+            end = min(offset, start + part.num_bytes)
+            buffer = bytearray(min(FRAME_BYTES, end - self.position))
+            self._file.read_into(self.position, memoryview(buffer))
+            self._absorb(part, buffer)
 
     @property
     def num_bytes(self) -> int:
@@ -121,11 +145,14 @@ class Upload:
 
     def _absorb(self, part: Part, payload: Any) -> None:
         if part.is_float:
-            values = torch.frombuffer(bytearray(payload), dtype=torch.float32)
-            square = float(torch.linalg.vector_norm(values, dtype=torch.float64)) ** 2
+            values = np.frombuffer(payload, dtype=np.float32)
+            with np.errstate(all="ignore"):  # quick; right unless it is huge, or not finite
+                square = float(np.dot(values, values))
             if not math.isfinite(square):
-                bad = int((~torch.isfinite(values)).sum())
-                raise DivergenceError(f"the update has {bad} non-finite entries", bad)
+                bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+                if bad:
+                    raise DivergenceError(f"the update has {bad} non-finite entries", bad)
+                square = float(np.square(values, dtype=np.float64).sum())
             if part is self._parts[0]:
                 self._square += square
         self._hash.update(payload)
@@ -146,11 +173,8 @@ class Upload:
             raise ProtocolError("frames must follow in order and without gaps")
         if frame.offset + size > part.num_bytes or (part.is_float and size % 4):
             raise ProtocolError("a frame reaches past the end of its vector")
-        at = self.position
         self._absorb(part, frame.payload)
-        written = 0
-        while written < size:
-            written += os.pwrite(self._fd, frame.payload[written:], at + written)
+        self._file.append(frame.payload)
 
     def finish(self, durable: bool = False) -> float:
         """Check the whole and make it an update.
@@ -166,11 +190,12 @@ class Upload:
         if self.position != self.num_bytes:
             raise ProtocolError(f"the upload ended after {self.position} of {self.num_bytes} bytes")
         if self._hash.hexdigest() != self.digest:
-            self._path.unlink()
+            self.discard()
             raise ChecksumError("the upload does not fit its digest; send it again")
+        handle = self._file.cut()
         if durable:
-            disk.sync(self._fd)
-        self._path.replace(update_path(self._folder, self._silo_id, self.digest))
+            disk.sync(handle)
+        self._file.finish(update_path(self._folder, self._silo_id, self.digest))
         if durable:  # its name, and those of the round's folder and the spool
             for folder in (self._folder, *self._folder.parents[:2]):
                 disk.sync_path(folder)
@@ -178,11 +203,11 @@ class Upload:
 
     def discard(self) -> None:
         """Forget the bytes: they can never become an update."""
-        self._path.unlink(missing_ok=True)
+        part_file.forget(self._file.path)
 
     def close(self) -> None:
         """Close the file; an unfinished one stays, to be continued."""
-        os.close(self._fd)
+        self._file.close()
 
 
 class SpooledUpdate:
@@ -206,27 +231,26 @@ class SpooledUpdate:
         start, _ = self._start[vector_id]
 
         def read(lo: int, hi: int) -> Tensor:
-            buffer = self._read(start + 4 * lo, 4 * (hi - lo))
-            return torch.frombuffer(buffer, dtype=torch.float32)
+            block = torch.empty(hi - lo)
+            self._read(start + 4 * lo, byte_view(block))
+            return block
 
         return read
 
     def whole(self, vector_id: int) -> Tensor:
         """All bytes of one vector, uint8."""
         start, num_bytes = self._start[vector_id]
-        if not num_bytes:
-            return torch.empty(0, dtype=torch.uint8)
-        return torch.frombuffer(self._read(start, num_bytes), dtype=torch.uint8)
+        vector = torch.empty(num_bytes, dtype=torch.uint8)
+        self._read(start, byte_view(vector))
+        return vector
 
-    def _read(self, at: int, size: int) -> bytearray:
-        buffer = bytearray(size)
-        view, done = memoryview(buffer), 0
-        while done < size:
+    def _read(self, at: int, view: memoryview) -> None:
+        done = 0
+        while done < len(view):
             got = os.preadv(self._file.fileno(), [view[done:]], at + done)
             if not got:
                 raise ProtocolError(f"{self._file.name} is shorter than it was when accepted")
             done += got
-        return buffer
 
     def close(self) -> None:
         """Close the file."""

@@ -1,8 +1,9 @@
 """Durable metadata: runs, rounds, updates, evaluations, silos, events.
 
-SQLite (WAL, synchronous FULL) by default, any SQLAlchemy URL in production. Each function is one
-transaction. The calls block; the coordinator makes them on threads. What a full disk or a lost
-database refuses is a `CoordinatorUnavailableError`, at any of them.
+SQLite (WAL) by default, any SQLAlchemy URL in production. Each function is one transaction, durable
+when it returns; with `relaxed`, those that a round waits for survive the death of any process only.
+The calls block; the coordinator makes them on threads. What a full disk or a lost database refuses
+is a `CoordinatorUnavailableError`, at any of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.util.exc import CommandError
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
+    Table,
     create_engine,
     delete,
     event,
@@ -74,25 +77,36 @@ def _sqlite_pragmas(connection: Any, _record: Any) -> None:
 
 
 class Store:
-    """The queries, by what they are for."""
+    """The queries, by what they are for.
 
-    def __init__(self, engine: Engine):
+    Args:
+        engine: From `open_database`.
+        relaxed: Whether SQLite need not wait for the disk where a round is under way: an accepted
+            update, a set that is recorded, numbers. The order of transactions is kept anyway.
+    """
+
+    def __init__(self, engine: Engine, relaxed: bool = False):
         self._engine = engine
+        self._relaxed = relaxed and engine.dialect.name == "sqlite"
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """A transaction.
+    def _transaction(self, in_round: bool = False) -> Iterator[Connection]:
+        """A transaction; `in_round`: one that a round under way waits for.
 
         Raises:
             CoordinatorUnavailableError: A full disk, or a database that does not answer.
         """
         try:
-            with self._engine.begin() as connection:
-                yield connection
+            with self._engine.connect() as connection:
+                if self._relaxed:
+                    level = "NORMAL" if in_round else "FULL"
+                    connection.connection.cursor().execute(f"PRAGMA synchronous = {level}")
+                with connection.begin():
+                    yield connection
         except OperationalError as error:
             text = f"the coordinator's database says: {str(error.orig).strip()}"
             raise CoordinatorUnavailableError(text) from error
@@ -161,27 +175,37 @@ class Store:
     def accept_update(self, **values: Any) -> None:
         """Record that a spooled update counts; replaces one whose file was lost."""
         keys = ("run_id", "round_index", "silo_id")
-        with self._transaction() as c:
+        with self._transaction(in_round=True) as c:
             c.execute(delete(updates).where(*(updates.c[k] == values[k] for k in keys)))
             c.execute(insert(updates).values(accepted_at=now_text(), **values))
 
     def updates_of(self, run_id: str, round_index: int) -> list[dict[str, Any]]:
         """Accepted updates of a round."""
-        where = (updates.c.run_id == run_id) & (updates.c.round_index == round_index)
-        return self._rows(select(updates).where(where))
+        return self._rows(select(updates).where(_round(updates, run_id, round_index)))
 
     def begin_close(self, run_id: str, round_values: Row) -> None:
         """Record the set that a round is closed with; it never changes again."""
-        with self._transaction() as c:
+        with self._transaction(in_round=True) as c:
             c.execute(insert(rounds).values(run_id=run_id, state="CLOSING", **round_values))
             c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
+
+    def reopen_round(self, run_id: str, round_index: int) -> None:
+        """Forget the set of a round that was not committed, and what came after it."""
+        with self._transaction() as c:
+            c.execute(delete(rounds).where(_round(rounds, run_id, round_index)))
+            after = updates.c.round_index > round_index
+            c.execute(delete(updates).where((updates.c.run_id == run_id) & after))
+
+    def round_at(self, run_id: str, round_index: int) -> dict[str, Any] | None:
+        """One round, from when its set is recorded on."""
+        return self._one(select(rounds).where(_round(rounds, run_id, round_index)))
 
     def commit_round(
         self, run_id: str, round_index: int, round_values: Row, run_values: Row
     ) -> None:
         """The commit point of a round: its checkpoint is durable, r advances."""
         with self._transaction() as c:
-            where = (rounds.c.run_id == run_id) & (rounds.c.round_index == round_index)
+            where = _round(rounds, run_id, round_index)
             c.execute(update(rounds).where(where).values(state="COMMITTED", **round_values))
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**run_values))
 
@@ -198,7 +222,7 @@ class Store:
         """Record a silo's sums for x_{model_index}; replaces what it said before."""
         e = evaluations.c
         where = (e.run_id == run_id) & (e.model_index == model_index) & (e.silo_id == silo_id)
-        with self._transaction() as c:
+        with self._transaction(in_round=True) as c:
             c.execute(delete(evaluations).where(where))
             for metric, (total, num) in sums.items():
                 c.execute(
@@ -254,7 +278,7 @@ class Store:
         at: str | None = None,
     ) -> None:
         """Record something that happened, now or `at`."""
-        with self._transaction() as c:
+        with self._transaction(in_round=True) as c:
             c.execute(
                 insert(events).values(
                     at=at or now_text(), kind=kind, text=text, run_id=run_id, silo_id=silo_id
@@ -270,3 +294,7 @@ class Store:
             .limit(limit)
         )
         return self._rows(newest)[::-1]
+
+
+def _round(table: Table, run_id: str, round_index: int) -> ColumnElement[bool]:
+    return (table.c.run_id == run_id) & (table.c.round_index == round_index)

@@ -5,13 +5,14 @@ Both have identity serializers: the first message is a protobuf header, every ot
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 import grpc
 
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
-from domo_proto.codec import decode_frame, encode
+from domo_proto.codec import decode_frame
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.calls import (
     MAX_METRICS,
@@ -25,7 +26,7 @@ from domo_server.calls import (
     refuse,
 )
 from domo_server.coordinator import Coordinator
-from domo_server.durable import said_by_disk
+from domo_server.durable import said_by_disk, to_its_end
 from domo_server.progress import Progress, Transfers
 from domo_server.run import Run
 from domo_server.sessions import Session
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 LOST_S = 1.0
 """How long a lost connection may look like a stream that its silo has ended."""
+QUICK_S = 0.005
+"""A frame that took longer to write is the last one for which everybody waits."""
 ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
 
 
@@ -82,7 +85,7 @@ class DataServicer:
         have = set(request.have)
         held = {p.digest: p.num_bytes for p in request.partial}
         starts = {
-            vector_id: min(held.get(wire.digest, 0), len(wire.data))
+            vector_id: min(held.get(wire.digest, 0), wire.num_bytes)
             for vector_id, wire in turn.vectors.items()
             if wire.digest not in have
         }
@@ -102,7 +105,7 @@ class DataServicer:
             vectors=[
                 pb.VectorInfo(
                     id=vector_id.value,  # type: ignore[arg-type]
-                    num_bytes=len(wire.data),
+                    num_bytes=wire.num_bytes,
                     digest=wire.digest,
                     sent=vector_id in starts,
                     offset=starts.get(vector_id, 0),
@@ -112,7 +115,9 @@ class DataServicer:
         )
         await context.write(header.SerializeToString())
         for vector_id, start in starts.items():
-            for frame in encode(vector_id, turn.vectors[vector_id].data, start):
+            wire, at = turn.vectors[vector_id], start
+            while at < wire.num_bytes:
+                frame, at = await wire.frame(at)
                 await context.write(frame)
                 progress.made()
 
@@ -168,14 +173,11 @@ class DataServicer:
         try:
             await _on_thread(upload.resume)
             progress.made()
-            async for message in messages:
-                session.last_seen = max(session.last_seen, run.clock())
-                await _on_thread(_write, upload, message)
-                progress.made()
+            await _keep(run, session, upload, messages, progress)
             if upload.position < upload.num_bytes:
                 await asyncio.sleep(LOST_S)  # a lost connection is cancelled meanwhile
             progress.done()
-            return await _to_its_end(self._finish(run, session, header, upload, metrics))
+            return await to_its_end(self._finish(run, session, header, upload, metrics))
         except DomoError as error:
             if not error.retryable:
                 upload.discard()
@@ -200,20 +202,28 @@ class DataServicer:
         return pb.SubmitResponse(state=state).SerializeToString()
 
 
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Work that is not left half done: a call that is cancelled meanwhile waits for it."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # nobody listens any more
-        raise
+async def _keep(
+    run: Run,
+    session: Session,
+    upload: Upload,
+    messages: AsyncIterator[bytes],
+    progress: Progress,
+) -> None:
+    """Write frames as they come: here while the disk is quick, on a thread while it is not."""
+    quick = True
+    async for message in messages:
+        session.last_seen = max(session.last_seen, run.clock())
+        begun = time.monotonic()
+        if quick:
+            _write(upload, message)
+        else:
+            await _on_thread(_write, upload, message)
+        quick = time.monotonic() - begun < QUICK_S
+        progress.made()
 
 
 async def _on_thread(work: Callable[..., T], *args: Any) -> T:
-    return await _to_its_end(asyncio.to_thread(work, *args))
+    return await to_its_end(asyncio.to_thread(work, *args))
 
 
 def _write(upload: Upload, message: bytes) -> None:

@@ -5,14 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from domo_proto.codec import VectorId
-
-
-@dataclass(frozen=True, slots=True)
-class WireVector:
-    """Bytes that silos may fetch, and their digest."""
-
-    data: memoryview
-    digest: bytes
+from domo_server.outgoing import WireVector
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def test_statistics_are_averaged_and_counters_are_the_first_participants(
     # momentum has the length of what is trained, and nothing of the buffers
     layout = Layout.of(model())
     final = load_file(max((folder / "checkpoints").glob("x*.safetensors")))
-    for name in ("x", "m", "x_prev", *(["mbar"] if method == "FedAvgSLM" else [])):
+    for name in ("x", "m", *(["mbar"] if method == "FedAvgSLM" else [])):
         assert final[name].numel() == layout.num_params == 2 * 4 + 4 + 4 + 4 + 4 + 1, name
     assert final[Section.FLOAT_BUFFER.value].numel() == 8
     assert final[Section.INTEGER_BUFFER.value].numel() == 8, "one int64"

@@ -296,7 +296,7 @@ def test_an_update_that_was_on_its_way_when_its_silo_was_dropped_does_not_count(
     async def act(lab: Lab) -> None:
         run = lab.run
         assert run.server is not None
-        parts = [(VectorId.UPDATE, 4 * len(run.server.x))]
+        parts = [(VectorId.UPDATE, 4 * len(run.server["x"]))]
         upload = run.begin_upload(D, parts, 16 * "7f", 0, 2)
         await lab.view.drop(D, "")
         upload.close()
@@ -485,9 +485,8 @@ def test_a_shutdown_finishes_what_is_being_written(
     def slow(folder: Path, state: Any) -> Any:
         begun.set()
         assert may_end.wait(60)
-        name, digest = save_checkpoint(folder, state)
-        done.append(name)
-        return name, digest
+        done.append(save_checkpoint(folder, state))
+        return done[-1]
 
     async def before() -> None:
         async with opened(tmp_path, num_rounds=1) as lab:

@@ -59,7 +59,7 @@ def local_update(silo_id: str, x: torch.Tensor, r: int) -> torch.Tensor:
 async def send(run: Run, silo_id: str, durable: bool) -> None:
     """What an agent does for the open round."""
     assert run.server is not None
-    d = local_update(silo_id, run.server.x, run.state.round_index)
+    d = local_update(silo_id, run.server["x"], run.state.round_index)
     digest = xxhash.xxh3_128_hexdigest(byte_view(d))
     r, state = run.state.round_index, run.upload_state(silo_id, run.state.round_index, digest)
     if state[0] in ("accepted", "stale"):
@@ -113,8 +113,8 @@ def left_over(folder: Path, row: dict[str, Any]) -> tuple[torch.Tensor, torch.Te
     where = (folder / "checkpoints", row["checkpoint"], row["checkpoint_digest"])
     state = load_checkpoint(*where, row["rounds_done"], row["inference_scale"])
     _, vectors, _ = load_model(folder / "model.safetensors")
-    assert torch.equal(vectors[Section.TRAINABLE], state.x)
-    return state.x, state.m
+    assert torch.equal(vectors[Section.TRAINABLE], state["x"])
+    return state["x"], state["m"]
 
 
 async def take_part(coordinator: Coordinator, run: Run, durable: bool, had: Accepted) -> None:
@@ -209,7 +209,8 @@ def test_dying_at_any_instant_changes_no_byte(
     for at in range(crashes.count):
         for mode in MODES:
             result, died = lab.live(monkeypatch, durable, at, mode)
-            assert died.dead, f"instant {at} was never reached"
+            # commits run beside the next round, so one life may have an instant more than another
+            assert died.dead or at >= died.count, f"instant {at} was never reached"
             assert same(result, undisturbed), f"other bytes after {mode} at instant {at}"
 
 
@@ -220,15 +221,18 @@ def test_every_sync_is_needed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(crashes.sites) >= 6, crashes.sites
     assert disk.sync.__module__ == "domo.disk"
     for where in sorted(crashes.sites):
-        assert noticed(lab, monkeypatch, undisturbed, where), f"nobody misses the sync at {where}"
+        missed = (noticed(lab, monkeypatch, undisturbed, where, d) for d in (True, False))
+        assert any(missed), f"nobody misses the sync at {where}"
 
 
-def noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch, undisturbed: Any, where: str) -> bool:
-    _, whole = lab.live(monkeypatch, durable=True, without=where)
+def noticed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, undisturbed: Any, where: str, durable: bool
+) -> bool:
+    _, whole = lab.live(monkeypatch, durable, without=where)
     for at in reversed(range(whole.count)):
         for mode in MODES[1:]:
             try:
-                result, _ = lab.live(monkeypatch, True, at, mode, where)
+                result, _ = lab.live(monkeypatch, durable, at, mode, where)
             except (AssertionError, DomoError, OSError):
                 return True
             if not same(result, undisturbed):

@@ -143,7 +143,7 @@ def test_a_disk_that_fills_up_while_a_round_is_closed(
             await held_up(lab, text)
             assert lab.run.state.round_index == 0
             folder = lab.c.folder(RUN_ID) / "checkpoints"
-            assert not list(folder.glob("*")), "a part of a checkpoint was left"
+            assert not list(folder.glob("*.tmp")), "a part of a checkpoint was left"
         # it was shut down on its full disk; the next life finds it as full
 
     async def next_life() -> None:
@@ -378,6 +378,7 @@ def test_a_disk_that_is_not_full_but_gone_is_said_too(tmp_path: Path) -> None:
         async with life(tmp_path, roster=[A, B]) as lab:
             await begin(lab)
             folder = lab.c.folder(RUN_ID)
+            (folder / "checkpoints").rename(folder / "elsewhere")
             (folder / "checkpoints").write_text("a file where a folder should be")
             await lab.send_all(A, B)
             await held_up(lab, "the coordinator's disk says: ")

@@ -19,11 +19,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import domo_client
+from domo import part_file
 from domo.tasks.base import ArrayDataset
 from domo.vector import digest
 from domo_client import line, transfer
 from domo_proto import channel, codec
-from domo_server import app
+from domo_server import app, outgoing
 from tests.coordinator import Coordinator, coordinator, own_run
 from tests.federation import Process
 from tests.proxy import Count, Proxy, proxy
@@ -40,6 +41,7 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = codec.FRAME_BYTES // 8
     monkeypatch.setattr(codec, "FRAME_BYTES", frame)
     monkeypatch.setattr(transfer, "FRAME_BYTES", frame)
+    monkeypatch.setattr(outgoing, "FRAME_BYTES", frame)
     monkeypatch.setattr(line, "JITTER_S", 0.1)
     for module, name in ((channel, "CLIENT_OPTIONS"), (app, "SERVER_OPTIONS")):
         options = dict(getattr(module, name))
@@ -206,7 +208,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def parts(folder: Path) -> dict[str, int]:
-    return {p.name: p.stat().st_size for p in folder.rglob("*.part")}
+    return {p.name: part_file.held_bytes(p) for p in folder.rglob("*.part")}
 
 
 def test_an_upload_goes_on_although_the_old_one_looks_alive(scene: Scene) -> None:
@@ -248,6 +250,7 @@ def test_a_wrong_part_is_thrown_away(tmp_path: Path) -> None:
         part = tmp_path / "state-site-a" / "vectors" / f"{digest(x_0(tmp_path))}.part"
         part.parent.mkdir(parents=True)
         part.write_bytes(bytes(N // 2))
+        part_file.mark_path(part).write_bytes(part_file.MARK.pack(N // 2))
         seen = loop(wire.address, tmp_path)
         close_to(final(server), stepped(tmp_path))
     assert "does not fit its digest" in seen.troubles[0]

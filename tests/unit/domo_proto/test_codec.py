@@ -82,7 +82,7 @@ def test_other_bytes_are_no_frame() -> None:
 
 def test_an_oversized_frame_is_refused_although_it_is_consistent() -> None:
     message = encode_frame(7, 0, memoryview(bytes(FRAME_BYTES + 1)))
-    with pytest.raises(ProtocolError, match="at most 262144 bytes, this one 262145"):
+    with pytest.raises(ProtocolError, match="at most 524288 bytes, this one 524289"):
         decode_frame(message)
 
 

@@ -7,6 +7,7 @@ import torch
 import xxhash
 
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
+from domo.part_file import MARK, mark_path
 from domo_proto.codec import Frame
 from domo_server.spool import Part, SpooledUpdate, Upload, held_bytes, part_path, update_path
 
@@ -160,13 +161,15 @@ def test_an_earlier_offset_drops_what_lies_behind_it(tmp_path: Path) -> None:
 
 
 def test_a_torn_write_is_no_whole_value(tmp_path: Path) -> None:
-    """A machine that dies in mid-write may leave a part of a value."""
+    """A process that dies in mid-write may leave more than it had said."""
     it = upload(tmp_path)
     it.write(frames()[0])
     it.close()
     path = part_path(tmp_path, "a", DIGEST)
     with path.open("ab") as f:
         f.write(WHOLE[8:13])
+    assert held_bytes(tmp_path, "a", DIGEST) == 8
+    mark_path(path).write_bytes(MARK.pack(13))
     held = held_bytes(tmp_path, "a", DIGEST)
     assert held == 12
     it = upload(tmp_path, held)
