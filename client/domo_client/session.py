@@ -273,6 +273,9 @@ class Silo:
             evaluates=turn.evaluate,
         )
         vectors = turn.vectors
+        if steps:
+            whole = offer.config.kernel.fusion == "pre"
+            self.connection.spend([VectorId.X_PREV, *([] if whole else [VectorId.X])])
         return LocalRound(
             flat,
             numbers,
@@ -282,6 +285,7 @@ class Silo:
             {s: vectors[v] for s, v in SECTIONS.items() if v in vectors},
             on_step=on_step,
             on_evaluation=lambda sums: self.connection.report_evaluation(offer.run_id, r, sums),
+            spend=True,
         )
 
     def _resubmitted(self, offer: Offer, turn: Turn) -> bool:

@@ -14,10 +14,10 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-import torch
 import xxhash
 from torch import Tensor
 
@@ -101,23 +101,22 @@ class SiloState:
         old = next(used, None)
         return Part(self._vectors / digest, None if old is None else self._vectors / old)
 
-    def get(self, digest: str, dtype: torch.dtype) -> Tensor:
-        """A kept vector.
+    def get(self, digest: str, into: Tensor) -> Tensor:
+        """A kept vector, read into one of its size.
 
         Raises:
             ChecksumError: It is missing or damaged; it is deleted, so the next fetch brings it.
         """
         path = self._vectors / digest
         try:
-            with path.open("rb") as f:
-                data = torch.empty(os.fstat(f.fileno()).st_size, dtype=torch.uint8)
-                f.readinto(byte_view(data))
+            with path.open("rb", buffering=0) as f:
+                whole = _read_into(f, byte_view(into)) and not f.read(1)
         except OSError as error:
             raise ChecksumError(f"cannot read the cached {path}: {error.strerror}") from None
-        if xxhash.xxh3_128_hexdigest(byte_view(data)) != digest:
+        if not whole or xxhash.xxh3_128_hexdigest(byte_view(into)) != digest:
             path.unlink()
             raise ChecksumError(f"the cached vector {path} was damaged and is deleted")
-        return data.view(dtype)
+        return into
 
     def keep_only(self, digests: Iterable[str]) -> None:
         """Delete all other vectors."""
@@ -206,3 +205,14 @@ def _replace(path: Path, data: bytes | memoryview, durable: bool = False) -> Non
             f.flush()
             os.fsync(f.fileno())
     temporary.replace(path)
+
+
+def _read_into(file: RawIOBase, view: memoryview) -> bool:
+    """Fill a buffer; False if the file is too short."""
+    done = 0
+    while done < len(view):
+        got = file.readinto(view[done:])
+        if not got:
+            return False
+        done += got
+    return True

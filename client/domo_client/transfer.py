@@ -54,6 +54,7 @@ class Transfers(Line):
         self.round_told = 0  # of the newest turn, kept or not
         self._reached = ("", 0)
         self._memory: dict[str, Tensor] = {}  # vectors of the newest turn, by digest
+        self._digests: Mapping[VectorId, str] = {}
 
     def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Turn:
         """Wait for the next turn, and receive what this silo lacks.
@@ -92,6 +93,13 @@ class Transfers(Line):
             lambda watch: read(watch.guard(self._fetch(request, timeout=TRANSFER_S)), watch), hold_s
         )
 
+    def spend(self, vector_ids: Collection[VectorId]) -> None:
+        """These vectors of the newest turn are about to be overwritten by who received them."""
+        for vector_id in vector_ids:
+            digest = self._digests.get(vector_id)
+            if digest in self._memory:
+                self._memory[f"spent {digest}"] = self._memory.pop(digest)
+
     def _watched(self, work: Callable[[Watchdog], T], first_s: float) -> T:
         """Make a data rpc under a watchdog; its errors are `DomoError`."""
         with Watchdog(first_s) as watch:
@@ -124,8 +132,10 @@ class Transfers(Line):
             elif digest in self._memory:
                 vectors[vector_id] = self._memory[digest]
             elif digest not in own:
-                vectors[vector_id] = self.state.get(digest, dtype)
+                target = _like(free, info.num_bytes, dtype)
+                vectors[vector_id] = self.state.get(digest, target)
         if digests:
+            self._digests = digests
             self._memory = {digests[v]: vector for v, vector in vectors.items()}
             self.state.keep_only(needed)
         return Turn(

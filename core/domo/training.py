@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from domo.algorithm import LocalSGD, infer_momentum, num_non_finite
+from domo.algorithm import LocalSGD, infer_momentum, infer_momentum_, num_non_finite
 from domo.batches import BatchLoader, generator_for, random_plan, seed_for, seed_torch, to_device
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
 from domo.methods import Kernel
@@ -88,6 +88,8 @@ class LocalRound:
         on_step: Called before each batch with this round and the steps done; returning False
             abandons the round.
         on_evaluation: Called with the sums of `evaluate`.
+        spend: Whether x_prev, and without pre-fusion x_r too, may be overwritten, so that a round
+            needs less memory: two vectors beside the trainer's own, three with intra-fusion.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class LocalRound:
         buffers: Mapping[Section, Tensor] | None = None,
         on_step: Callable[["LocalRound", int], bool] | None = None,
         on_evaluation: Callable[[Mapping[str, Sum]], None] | None = None,
+        spend: bool = False,
     ):
         flat.check()
         flat.load(Section.TRAINABLE, x_r)
@@ -118,8 +121,14 @@ class LocalRound:
             scale = numbers.inference_scale
             if scale is None:
                 raise RoundError("x_{r-1} came without its inference scale")
-            x_r = x_r.to(flat.vector.device)
-            self._m_r = infer_momentum(x_prev.to(flat.vector.device), x_r, scale)
+            here, before = x_r.to(flat.vector.device), x_prev.to(flat.vector.device)
+            infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
+            self._m_r = infer(before, here, scale)
+        self._scratch: Tensor | None = None
+        if numbers.kernel.fusion == "pre":
+            self._scratch = self._m_r
+        elif spend and x_r.device == flat.vector.device:
+            self._scratch = x_r
         self._opt: LocalSGD | None = None
         self._begun = False
 
@@ -195,6 +204,7 @@ class LocalRound:
                 num_steps=max(1, self.num_steps),
                 m_r=self._m_r,
                 mbar_r=self._mbar,
+                scratch=self._scratch,
             )
         return self._opt
 

@@ -14,6 +14,7 @@ import torch
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from domo import process_memory
 from domo.errors import ConfigError
 from domo.run_config import RunConfig
 from domo.state_dir import lock_folder
@@ -76,6 +77,7 @@ async def serve(
         StateError: The state folder or the database cannot be used.
     """
     torch.set_num_threads(1)  # two threads contend with the transport
+    process_memory.prepare()
     named = name_runs(runs)
     async with contextlib.AsyncExitStack() as ending:
         ending.enter_context(lock_folder(config.state_dir, "domo-server"))

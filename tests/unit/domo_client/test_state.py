@@ -90,10 +90,10 @@ def put(state: SiloState, vector: torch.Tensor) -> str:
 def test_vectors_come_back(vector: torch.Tensor, state: SiloState) -> None:
     name = put(state, vector)
     assert state.held() == [name]
-    back = state.get(name, vector.dtype)
+    back = state.get(name, torch.empty_like(vector))
     assert torch.equal(back, vector)
     back += 1  # the trainer may write to what it was given
-    assert torch.equal(state.get(name, vector.dtype), vector)
+    assert torch.equal(state.get(name, torch.empty_like(vector)), vector)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short"])
@@ -105,11 +105,11 @@ def test_a_damaged_vector_is_deleted_and_said(damage: str, state: SiloState) -> 
         data[3] ^= 1
     path.write_bytes(data if damage == "flipped" else data[:-4])
     with pytest.raises(ChecksumError, match="was damaged and is deleted") as caught:
-        state.get(name, torch.float32)
+        state.get(name, torch.empty(7))
     assert caught.value.retryable
     assert state.held() == []
     with pytest.raises(ChecksumError, match="cannot read the cached"):
-        state.get(name, torch.float32)
+        state.get(name, torch.empty(7))
 
 
 def test_old_vectors_are_dropped(state: SiloState) -> None:
@@ -160,7 +160,7 @@ def test_a_vector_arrives_in_parts_over_many_starts(stops: list[int], tmp_path: 
         state.close()
     state = SiloState(tmp_path / "state")
     assert state.held() == [NAME]
-    assert byte_view(state.get(NAME, torch.uint8)) == WHOLE_VECTOR
+    assert byte_view(state.get(NAME, torch.empty(40, dtype=torch.uint8))) == WHOLE_VECTOR
     state.close()
 
 
@@ -170,7 +170,7 @@ def test_what_lies_behind_the_offset_is_cut_off(state: SiloState) -> None:
         part.begin(memoryview(bytearray(16)))
     assert state.parts() == {NAME: 16}
     arrive(state, 40)
-    assert byte_view(state.get(NAME, torch.uint8)) == WHOLE_VECTOR
+    assert byte_view(state.get(NAME, torch.empty(40, dtype=torch.uint8))) == WHOLE_VECTOR
 
 
 def test_a_part_that_became_shorter_begins_anew(state: SiloState) -> None:
