@@ -1,0 +1,1 @@
+"""What moving a round costs: domo, its floor, and its peers."""

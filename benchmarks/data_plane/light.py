@@ -1,0 +1,208 @@
+"""Silos without training: an update that is ready at once, and all silos ready at one instant.
+
+`keeping` is a silo as it is, with its state folder: models and updates are written to files.
+`streaming` keeps nothing: it makes the bytes of its update frame by frame and checks those of the
+model frame by frame, so that sixteen of them with 1 GB each fit where one such silo would not.
+"""
+
+import queue
+import resource
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import xxhash
+
+from domo.vector import Entry, Layout, Section, byte_view
+from domo_client.connection import Connection
+from domo_client.state import PendingUpdate, SiloState
+from domo_client.transfer import Turn
+from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
+from domo_proto.v1 import federation_pb2 as pb
+
+PATIENCE_S = 1800.0
+HEARTBEAT_S = 2.0
+
+
+class Barrier(Protocol):
+    """Of threads or of processes."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Until all are here."""
+        ...
+
+
+class Stamp(NamedTuple):
+    """What a silo tells the benchmark; seconds of the machine's monotonic clock.
+
+    Attributes:
+        silo: Its number.
+        what: `ready` (the update exists), `sent` (it was accepted), `got` (x_r is here).
+        round_index: r.
+        at_s: When.
+        cpu_s: CPU seconds of its process until now.
+        peak_mb: VmHWM of its process.
+    """
+
+    silo: int
+    what: str
+    round_index: int
+    at_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+class Stamps(Protocol):
+    """A queue of threads or of processes."""
+
+    def put(self, item: Stamp) -> None:
+        """Give one to the benchmark."""
+        ...
+
+
+def layout_of(num_params: int) -> Layout:
+    """The layout of a model that is one vector."""
+    return Layout((Entry("w", (num_params,), "float32", Section.TRAINABLE),), {})
+
+
+def value_of(silo: int) -> float:
+    """Every entry of d_k of silo k, in each round."""
+    return 1e-3 * (silo + 1)
+
+
+class Streaming(Connection):
+    """A connection that keeps nothing of what it receives, and makes up what it sends."""
+
+    value = 0.0
+    seen: Collection[str] = ()
+
+    def _read_turn(self, header: Any, stream: Iterator[bytes], watch: Any, own: set[str]) -> Turn:
+        digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
+        for info in header.vectors:
+            whole, at = xxhash.xxh3_128(), 0
+            while info.sent and at < info.num_bytes:
+                frame = decode_frame(next(stream))
+                if (frame.vector_id, frame.offset) != (info.id, at):
+                    raise RuntimeError("frames do not follow")
+                whole.update(frame.payload)
+                at += len(frame.payload)
+                watch.feed(120.0)
+            if info.sent and whole.digest() != info.digest:
+                raise RuntimeError("the model does not fit its digest")
+        if digests:
+            self.seen = list(digests.values())
+        return Turn(
+            action=pb.Action.Name(header.action),
+            round_index=header.round_index,
+            num_steps=header.num_steps,
+            digests=digests,
+        )
+
+    def _frames(
+        self, header: bytes, update: PendingUpdate, offset: int, watch: Any
+    ) -> Iterator[bytes]:
+        yield header
+        (vector_id, num_bytes), *others = update.vectors
+        for vector in (vector_id, *(v for v, _ in others)):
+            for at in range(0, num_bytes, FRAME_BYTES):
+                piece = self.block[: min(FRAME_BYTES, num_bytes - at)]
+                yield encode_frame(vector, at, piece)
+                watch.feed(120.0)
+
+    def make_up(self, num_params: int, vectors: int, value: float) -> None:
+        """The bytes of an update: its vectors are this value everywhere."""
+        self.block = byte_view(torch.full((FRAME_BYTES // 4,), value))
+        whole = xxhash.xxh3_128()
+        for _ in range(vectors):
+            for at in range(0, 4 * num_params, FRAME_BYTES):
+                whole.update(self.block[: min(FRAME_BYTES, 4 * num_params - at)])
+        self.digest = whole.hexdigest()
+
+
+def run(
+    silo: int,
+    address: str,
+    folder: Path,
+    num_params: int,
+    vectors: int,
+    keeps: bool,
+    together: Barrier,
+    stamps: Stamps,
+) -> None:
+    """Take part in one run; the body of a process or of a thread.
+
+    Args:
+        silo: Its number.
+        address: The coordinator's.
+        folder: Its state folder.
+        num_params: n.
+        vectors: Vectors of an update: 2 where local momentum is averaged.
+        keeps: Whether it is `keeping`, or `streaming`.
+        together: All silos wait here before their updates are ready.
+        stamps: Where it says what it has done.
+    """
+    torch.set_num_threads(1)
+
+    def stamp(what: str, r: int) -> None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = used.ru_utime + used.ru_stime
+        stamps.put(Stamp(silo, what, r, time.monotonic(), cpu_s, used.ru_maxrss / 1000))
+
+    ids = (VectorId.UPDATE, VectorId.LOCAL_MOMENTUM)[:vectors]
+    state = SiloState(folder)
+    kind: Callable[..., Connection] = Connection if keeps else Streaming
+    line = kind(address, f"silo-{silo:03d}", state)
+    ended = threading.Event()
+    line.join()
+    threading.Thread(target=_beat, args=(line, ended), daemon=True).start()
+    if isinstance(line, Streaming):
+        line.make_up(num_params, vectors, value_of(silo))
+    else:
+        update = torch.full((num_params,), value_of(silo))
+    while (offer := line.wait_for_run()) is None:
+        pass
+    line.enroll(offer, layout_of(num_params), 1, 0)
+    while True:
+        own = line.seen if isinstance(line, Streaming) else ()
+        turn = line.fetch_round(offer.run_id, -1, list(own))
+        if turn.action == "ASK_AGAIN":
+            continue
+        r = turn.round_index
+        stamp("got", r)
+        if turn.action == "END":
+            break
+        together.wait(PATIENCE_S)
+        stamp("ready", r)
+        if isinstance(line, Streaming):
+            sizes = [(v, 4 * num_params) for v in ids]
+            pending = PendingUpdate(offer.run_id, r, "", line.digest, sizes, turn.num_steps, {})
+        else:
+            data = [(v, byte_view(update)) for v in ids]
+            basis = f"{offer.config.digest}/{turn.digests[VectorId.X]}"
+            pending = state.save_pending(offer.run_id, r, basis, data, turn.num_steps, {})
+        answer, text = line.submit(pending)
+        if answer != "ACCEPTED":
+            raise RuntimeError(f"silo {silo}: {answer}: {text}")
+        stamp("sent", r)
+    ended.set()
+    line.close()
+    state.close()
+
+
+def _beat(line: Connection, ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_S):
+        line.report(phase="waiting", run_id="", round_index=0, step=0, num_steps=0)
+
+
+def threads_of(
+    silos: int, body: Callable[[int, Barrier, Stamps], None]
+) -> tuple["queue.Queue[Stamp]", list[threading.Thread]]:
+    """Silos as threads of this process."""
+    together, stamps = threading.Barrier(silos), queue.Queue[Stamp]()
+    threads = [threading.Thread(target=body, args=(k, together, stamps)) for k in range(silos)]
+    for thread in threads:
+        thread.start()
+    return stamps, threads
