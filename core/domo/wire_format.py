@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from domo.errors import DivergenceError
-from domo.fold import blocks
+from domo.fold import ReadBlock, blocks
 from domo.run_config import UpdateDtype
 from domo.training import LocalResult
 
@@ -34,13 +34,13 @@ def itemsize(update_dtype: UpdateDtype) -> int:
 
 
 def encode_result(
-    result: LocalResult, residual: Tensor | None, update_dtype: UpdateDtype
+    result: LocalResult, residual: Tensor | ReadBlock | None, update_dtype: UpdateDtype
 ) -> Tensor | None:
     """Put d_k and m_{k,P} of a local round into the form in which they travel.
 
     Args:
         result: Of `LocalRound.finish`; its vectors are replaced, and so may be encoded only once.
-        residual: e_k, shape (n,), float32; None for zeros. It is not changed.
+        residual: e_k, as of `encode`.
         update_dtype: How they travel.
 
     Returns:
@@ -57,17 +57,17 @@ def encode_result(
 
 @torch.no_grad()
 def encode(
-    d: Tensor, residual: Tensor | None, update_dtype: UpdateDtype
+    d: Tensor, residual: Tensor | ReadBlock | None, update_dtype: UpdateDtype
 ) -> tuple[Tensor, Tensor | None]:
     """Round d_k + e_k to what is sent, and say what that leaves for the next round.
 
     Under float32 d_k itself is sent and nothing is left. Else d_k is overwritten, with e_k';
-    `residual` is only read, so that the round can be done again, and may be a mapped file. Beside
-    the two this takes half of d_k for q, and a few blocks.
+    `residual` is only read, so that the round can be done again. Beside the two this takes half of
+    d_k for q, and a few blocks.
 
     Args:
         d: d_k, shape (n,), float32, gradient units. Overwritten.
-        residual: e_k, shape (n,), float32; None for zeros.
+        residual: e_k, shape (n,), float32, or what reads blocks of it; None for zeros.
         update_dtype: How it travels.
 
     Returns:
@@ -77,14 +77,14 @@ def encode(
     Raises:
         DivergenceError: d_k + e_k has non-finite entries. `d` is of no use then.
     """
-    if d.dtype != torch.float32 or (residual is not None and residual.shape != d.shape):
+    if d.dtype != torch.float32 or (isinstance(residual, Tensor) and residual.shape != d.shape):
         raise ValueError("needs float32 vectors of one length")
     if update_dtype == "float32":
         return d, None
     q, bad = torch.empty_like(d, dtype=torch_dtype(update_dtype)), 0
     for lo, hi in blocks(d.numel()):
         v = d[lo:hi]
-        v.add_(residual[lo:hi] if residual is not None else 0.0)  # -0.0 becomes 0.0 either way
+        v.add_(_block(residual, lo, hi))
         v.sub_(_round(v, q[lo:hi]))
         bad += int((~torch.isfinite(v)).sum())
     if bad:
@@ -118,6 +118,12 @@ def round_off(m: Tensor, update_dtype: UpdateDtype) -> Tensor:
 def decode(q: Tensor) -> Tensor:
     """What the fold reads: a block of any of the types as float32; float32 as it is, no copy."""
     return q.to(torch.float32)
+
+
+def _block(residual: Tensor | ReadBlock | None, lo: int, hi: int) -> Tensor | float:
+    if residual is None:
+        return 0.0  # added all the same: -0.0 becomes 0.0 either way
+    return residual[lo:hi] if isinstance(residual, Tensor) else residual(lo, hi)
 
 
 def _round(v: Tensor, q: Tensor) -> Tensor:

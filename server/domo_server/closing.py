@@ -21,7 +21,7 @@ from domo.algorithm import (
 from domo.errors import DivergenceError
 from domo.fold import blocks, fold
 from domo.methods import Kernel
-from domo.run_config import RunConfig
+from domo.run_config import RunConfig, UpdateDtype
 from domo.vector import Section
 from domo_proto.codec import VectorId
 from domo_server.checkpoint import BUFFERS, Checkpoint, create_file
@@ -98,7 +98,12 @@ def make_record(
 
 
 def sum_round(
-    kernel: Kernel, state: Checkpoint, record: Mapping[str, Any], spool: Path, folder: Path
+    kernel: Kernel,
+    state: Checkpoint,
+    record: Mapping[str, Any],
+    spool: Path,
+    folder: Path,
+    update_dtype: UpdateDtype = "float32",
 ) -> Checkpoint:
     """x_{r+1}, m_{r+1} and what else follows from a recorded set, in a file not yet durable.
 
@@ -111,6 +116,7 @@ def sum_round(
         record: From `make_record`, or from the database.
         spool: Folder of the round's updates.
         folder: The run's checkpoint folder.
+        update_dtype: How d_k and m_{k,P} lie there.
 
     Raises:
         DivergenceError: x_{r+1} is not finite.
@@ -134,7 +140,8 @@ def sum_round(
         files: list[SpooledUpdate] = []
         for p in members:
             path = update_path(spool, p["silo_id"], p["digest"])
-            files.append(SpooledUpdate(path, [(v, size) for v, size in p["vectors"]]))
+            vectors = [(v, size) for v, size in p["vectors"]]
+            files.append(SpooledUpdate(path, vectors, update_dtype))
             open_files.callback(files[-1].close)
         updates = [f.reader(VectorId.UPDATE) for f in files]
         weights = fold_weights(kernel, omegas, steps)

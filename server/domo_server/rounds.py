@@ -156,6 +156,9 @@ class RunLoop:
             await self._set_state("WAITING", started_at=row["started_at"] or now_text())
             return
         r = row["rounds_done"]
+        for closed in await asyncio.to_thread(run.store.rounds_of, run.run_id):
+            if closed["round_index"] < r:
+                run.count(closed)
         run.state = RoundState(Phase.OPEN, r, row["attempt"])
         run.open_round()
         if r >= run.config.num_rounds:
@@ -286,6 +289,7 @@ class RunLoop:
         run.server, run.detail = following, ""
         run.previous = before if run.kernel.fusion != "none" else None
         run.revision += 1
+        run.count(record)
         run.move(Signal.LAST_COMMITTED if last else Signal.COMMITTED)
         run.open_round()
         run.restore(already)
@@ -337,9 +341,9 @@ class RunLoop:
             DivergenceError: It is not finite; names the largest update.
         """
         run = self._run
-        folder = run.folder / "checkpoints"
+        where = (run.spool, run.folder / "checkpoints", run.config.update_dtype)
         try:
-            return await self._durably(sum_round, run.kernel, run.server, record, run.spool, folder)
+            return await self._durably(sum_round, run.kernel, run.server, record, *where)
         except DivergenceError as error:
             largest = max(record["participants"], key=lambda p: float(p["update_norm"]))
             silo_id, norm = largest["silo_id"], largest["update_norm"]

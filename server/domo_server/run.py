@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import RunConfig, sort_roster
 from domo.vector import Layout, Section
+from domo.wire_format import torch_dtype
 from domo_proto.codec import VectorId
 from domo_server.broadcast import Broadcast
 from domo_server.checkpoint import Checkpoint
@@ -23,7 +26,7 @@ from domo_server.round_state import Phase, RoundState, Signal, advance
 from domo_server.sessions import Session, Sessions
 from domo_server.spool import Part, Upload, held_bytes, is_whole, update_path
 from domo_server.store import Store
-from domo_server.turn import Enrolment, Turn
+from domo_server.turn import Counted, Enrolment, Turn
 
 DOWN_SECTIONS = {
     Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
@@ -69,6 +72,7 @@ class Run(Members):
         self.enrolments: dict[str, Enrolment] = {}
         self.roster: list[str] | None = None
         self.reported: dict[int, set[str]] = {}
+        self.counted: dict[str, Counted] = {}
         self.stop_text: str | None = None
         self.pause_wanted = False
         self.revision = 0
@@ -215,6 +219,7 @@ class Run(Members):
                 self.server.inference_scale,
                 tests,
                 held,
+                counted=self.counted.get(silo_id),
                 remaining_s=None if deadline is None else deadline - self.clock() + self.opened_at,
             )
         if tests and phase in (Phase.OPEN, Phase.EVALUATING):
@@ -228,13 +233,15 @@ class Run(Members):
     def expected_parts(self) -> list[Part]:
         """The vectors of an update of this run, in order."""
         assert self.layout is not None
-        n = self.layout.num_bytes(Section.TRAINABLE)
-        parts = [Part(VectorId.UPDATE, n, True)]
+        dtype = torch_dtype(self.config.update_dtype)
+        n = self.layout.num_bytes(Section.TRAINABLE) // 4 * dtype.itemsize
+        parts = [Part(VectorId.UPDATE, n, dtype)]
         if self.kernel.average:
-            parts.append(Part(VectorId.LOCAL_MOMENTUM, n, True))
+            parts.append(Part(VectorId.LOCAL_MOMENTUM, n, dtype))
         for section, vector_id in DOWN_SECTIONS.items():
             if size := self.layout.num_bytes(section):
-                parts.append(Part(vector_id, size, section is Section.FLOAT_BUFFER))
+                is_float = section is Section.FLOAT_BUFFER
+                parts.append(Part(vector_id, size, torch.float32 if is_float else None))
         return parts
 
     @property
@@ -268,7 +275,7 @@ class Run(Members):
         if silo_id in self.accepted:
             same = self.accepted[silo_id]["digest"] == upload_digest
             return ("accepted" if same else "stale"), 0
-        held = held_bytes(self.spool, silo_id, upload_digest)
+        held = held_bytes(self.spool, silo_id, upload_digest, self.expected_parts())
         return ("partial", held) if held else ("absent", 0)
 
     def begin_upload(
@@ -396,6 +403,11 @@ class Run(Members):
             self.wire[VectorId.FROZEN] = self.frozen_wire
         last = r >= self.config.num_rounds
         self.open_for([] if last else self.config.participants_at(r, self.roster))
+
+    def count(self, record: Mapping[str, Any]) -> None:
+        """A round is closed with these updates: their silos are told, for their residuals."""
+        for p in record["participants"]:
+            self.counted[p["silo_id"]] = Counted(record["round_index"], p["digest"])
 
     def leave_out(self, silo_id: str) -> None:
         """Take a silo that was just dropped out of the open round, unless its set is fixed."""

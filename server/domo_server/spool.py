@@ -1,7 +1,8 @@
 """Uploads on disk: one file for each update, checked on the way in, read back block by block.
 
 A part file is named by silo and digest, so bytes of two different updates are never spliced. It
-becomes an update by a rename once the whole digest fits. Memory is one frame for each upload.
+becomes an update by a rename once the whole digest fits. Memory is one frame for each upload; one
+of 16 bits is also turned into float32, frame by frame, to be checked.
 """
 
 import hashlib
@@ -21,11 +22,15 @@ from torch import Tensor
 from domo import disk, part_file
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
 from domo.fold import ReadBlock
+from domo.run_config import UpdateDtype
 from domo.vector import byte_view
-from domo_proto.codec import FRAME_BYTES, Frame
+from domo.wire_format import decode, torch_dtype
+from domo_proto.codec import FRAME_BYTES, Frame, VectorId
 
 ANY_DIGEST = 32 * "[0-9a-f]"
 """As a glob pattern. Not `*`: silo names may have dots, and begin alike."""
+ROUNDED = (VectorId.UPDATE, VectorId.LOCAL_MOMENTUM)
+"""Vectors that travel as the run's `update_dtype` says; other floats are float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,17 @@ class Part:
     Attributes:
         vector_id: Which.
         num_bytes: Its size.
-        is_float: float32 values, so they must be finite.
+        dtype: Of its values, which must be finite; None: bytes that mean nothing here.
     """
 
     vector_id: int
     num_bytes: int
-    is_float: bool
+    dtype: torch.dtype | None
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return 1 if self.dtype is None else self.dtype.itemsize
 
 
 def part_path(folder: Path, silo_id: str, upload_digest: str) -> Path:
@@ -53,9 +63,14 @@ def update_path(folder: Path, silo_id: str, upload_digest: str) -> Path:
     return folder / f"{silo_id}.{upload_digest}.update"
 
 
-def held_bytes(folder: Path, silo_id: str, upload_digest: str) -> int:
-    """Bytes of an unfinished upload that are already here: whole float32 values."""
-    return part_file.held_bytes(part_path(folder, silo_id, upload_digest)) // 4 * 4
+def held_bytes(folder: Path, silo_id: str, upload_digest: str, parts: Sequence[Part]) -> int:
+    """Bytes of an unfinished upload that are already here: whole values of its vectors."""
+    held, start = part_file.held_bytes(part_path(folder, silo_id, upload_digest)), 0
+    for part in parts:
+        if held < start + part.num_bytes:
+            return held - (held - start) % part.itemsize
+        start += part.num_bytes
+    return held
 
 
 def recycle(spool: Path, free: Path) -> None:
@@ -111,11 +126,12 @@ class Upload:
         for other in folder.glob(f"{silo_id}.{ANY_DIGEST}.part"):
             if other != path:
                 part_file.forget(other)
-        held = held_bytes(folder, silo_id, upload_digest)
+        held = held_bytes(folder, silo_id, upload_digest, self._parts)
         if offset > held or offset > self.num_bytes:
             raise ChecksumError(f"the upload continues at {offset}, but {held} bytes are here")
         self._hash = xxhash.xxh3_128()
         self._square = 0.0
+        self._scratch = torch.empty(0, dtype=torch.uint8)
         self._file = part_file.PartFile(path, _used(free))
         self._file.rewind(offset)
         self.position = 0
@@ -144,8 +160,8 @@ class Upload:
         raise ProtocolError("more bytes than the upload's header says")
 
     def _absorb(self, part: Part, payload: Any) -> None:
-        if part.is_float:
-            values = np.frombuffer(payload, dtype=np.float32)
+        if part.dtype is not None:
+            values = self._values(part.dtype, payload)
             with np.errstate(all="ignore"):  # quick; right unless it is huge, or not finite
                 square = float(np.dot(values, values))
             if not math.isfinite(square):
@@ -157,6 +173,16 @@ class Upload:
                 self._square += square
         self._hash.update(payload)
         self.position += len(payload)
+
+    def _values(self, dtype: torch.dtype, payload: Any) -> Any:
+        """The values of a payload as float32; those of 16 bits from a copy that torch may read."""
+        if dtype == torch.float32:
+            return np.frombuffer(payload, dtype=np.float32)
+        if len(self._scratch) < len(payload):
+            self._scratch = torch.empty(len(payload), dtype=torch.uint8)
+        here = self._scratch[: len(payload)]
+        byte_view(here)[:] = payload
+        return decode(here.view(dtype)).numpy()
 
     def write(self, frame: Frame) -> None:
         """Check a frame and keep it.
@@ -171,7 +197,7 @@ class Upload:
             raise ProtocolError("an empty frame")
         if frame.vector_id != part.vector_id or frame.offset != self.position - start:
             raise ProtocolError("frames must follow in order and without gaps")
-        if frame.offset + size > part.num_bytes or (part.is_float and size % 4):
+        if frame.offset + size > part.num_bytes or size % part.itemsize:
             raise ProtocolError("a frame reaches past the end of its vector")
         self._absorb(part, frame.payload)
         self._file.append(frame.payload)
@@ -216,10 +242,17 @@ class SpooledUpdate:
     Args:
         path: Its file.
         vectors: (vector id, bytes) in file order.
+        update_dtype: How d_k and m_{k,P} travelled.
     """
 
-    def __init__(self, path: Path, vectors: Sequence[tuple[int, int]]):
+    def __init__(
+        self,
+        path: Path,
+        vectors: Sequence[tuple[int, int]],
+        update_dtype: UpdateDtype = "float32",
+    ):
         self._file = path.open("rb", buffering=0)
+        self._dtypes: dict[int, torch.dtype] = dict.fromkeys(ROUNDED, torch_dtype(update_dtype))
         self._start: dict[int, tuple[int, int]] = {}
         at = 0
         for vector_id, num_bytes in vectors:
@@ -227,13 +260,14 @@ class SpooledUpdate:
             at += num_bytes
 
     def reader(self, vector_id: int) -> ReadBlock:
-        """Reads blocks of one float32 vector."""
+        """Reads blocks of one vector as float32."""
         start, _ = self._start[vector_id]
+        dtype = self._dtypes.get(vector_id, torch.float32)
 
         def read(lo: int, hi: int) -> Tensor:
-            block = torch.empty(hi - lo)
-            self._read(start + 4 * lo, byte_view(block))
-            return block
+            block = torch.empty(hi - lo, dtype=dtype)
+            self._read(start + dtype.itemsize * lo, byte_view(block))
+            return decode(block)
 
         return read
 

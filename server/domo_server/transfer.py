@@ -102,6 +102,7 @@ class DataServicer:
             outcome=turn.outcome,
             outcome_text=turn.text,
             remaining_s=turn.remaining_s,
+            **_counted(turn),
             vectors=[
                 pb.VectorInfo(
                     id=vector_id.value,  # type: ignore[arg-type]
@@ -200,6 +201,13 @@ class DataServicer:
         session.error = None if taken else session.error
         state = pb.ACCEPTED if taken else pb.STALE
         return pb.SubmitResponse(state=state).SerializeToString()
+
+
+def _counted(turn: Turn) -> dict[str, Any]:
+    if turn.counted is None:
+        return {}
+    r, digest = turn.counted
+    return {"counted_round": r, "counted_digest": bytes.fromhex(digest)}
 
 
 async def _keep(

@@ -2,10 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from domo_proto.codec import VectorId
 from domo_server.outgoing import WireVector
+
+
+class Counted(NamedTuple):
+    """The newest update of a silo that a closed round was summed with.
+
+    Attributes:
+        round_index: The round.
+        digest: xxh3-128 of the whole update, hex.
+    """
+
+    round_index: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,7 @@ class Turn:
     outcome: str = ""
     text: str = ""
     remaining_s: float | None = None
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)

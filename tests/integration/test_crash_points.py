@@ -22,12 +22,15 @@ from domo.errors import DomoError
 from domo.model_file import load_model, save_initial
 from domo.run_config import RunConfig
 from domo.vector import Section, byte_view
-from domo_proto.codec import VectorId, decode_frame, encode
+from domo.wire_format import encode
+from domo_proto import codec
+from domo_proto.codec import VectorId, decode_frame
 from domo_server.checkpoint import load_checkpoint
 from domo_server.coordinator import Coordinator
 from domo_server.run import Run
 from domo_server.status import ENDED
 from domo_server.store import Store, open_database
+from domo_server.turn import Counted, Turn
 from tests.power_loss import MODES, Crash, Crashes, Disk
 
 pytestmark = pytest.mark.slow
@@ -35,9 +38,11 @@ pytestmark = pytest.mark.slow
 SILOS = ("a", "b")
 LIFE_S = 30.0
 Accepted = set[tuple[int, str]]
+Residuals = dict[tuple[str, Counted], torch.Tensor]
+"""What rounding has left of each update of a silo; silos do not die here."""
 
 
-def config(folder: Path) -> RunConfig:
+def config(folder: Path, update_dtype: str) -> RunConfig:
     settings = {
         "name": "r",
         "task": "own:Loop",
@@ -47,6 +52,7 @@ def config(folder: Path) -> RunConfig:
         "roster": SILOS,
         "initial_model": str(folder / "x0.safetensors"),
         "evaluate_every": 0,
+        "update_dtype": update_dtype,
     }
     return validate(RunConfig, settings, "the test")
 
@@ -56,18 +62,24 @@ def local_update(silo_id: str, x: torch.Tensor, r: int) -> torch.Tensor:
     return x * 0.1 + (1 + r) * (0.5 if silo_id == "a" else -0.25)
 
 
-async def send(run: Run, silo_id: str, durable: bool) -> None:
+async def send(run: Run, silo_id: str, turn: Turn, residuals: Residuals, durable: bool) -> None:
     """What an agent does for the open round."""
     assert run.server is not None
     d = local_update(silo_id, run.server["x"], run.state.round_index)
-    digest = xxhash.xxh3_128_hexdigest(byte_view(d))
+    e = None if turn.counted is None else residuals.get((silo_id, turn.counted))
+    q, left = encode(d, e, run.config.update_dtype)
+    data = byte_view(q)
+    digest = xxhash.xxh3_128_hexdigest(data)
+    if left is not None:
+        assert turn.counted is None or e is not None, "no such update was ever made"
+        residuals[silo_id, Counted(turn.round_index, digest)] = left
     r, state = run.state.round_index, run.upload_state(silo_id, run.state.round_index, digest)
     if state[0] in ("accepted", "stale"):
         return
-    upload = run.begin_upload(silo_id, [(VectorId.UPDATE, 4 * len(d))], digest, state[1], 2)
+    upload = run.begin_upload(silo_id, [(VectorId.UPDATE, len(data))], digest, state[1], 2)
     try:
         upload.resume()
-        for message in encode(VectorId.UPDATE, byte_view(d), state[1]):
+        for message in codec.encode(VectorId.UPDATE, data, state[1]):
             upload.write(decode_frame(message))
         norm = upload.finish(durable)
     finally:
@@ -76,7 +88,12 @@ async def send(run: Run, silo_id: str, durable: bool) -> None:
 
 
 async def life(
-    state_dir: Path, database: Path, run_config: RunConfig, durable: bool, had: Accepted
+    state_dir: Path,
+    database: Path,
+    run_config: RunConfig,
+    durable: bool,
+    had: Accepted,
+    residuals: Residuals,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One life of a coordinator, to the end of the run."""
     store = Store(open_database(f"sqlite:///{database}"))
@@ -99,7 +116,7 @@ async def life(
                     return left_over(coordinator.folder("1-r"), row)
                 run = coordinator.find("1-r")
                 if run is not None and run.ready:
-                    await take_part(coordinator, run, durable, had)
+                    await take_part(coordinator, run, durable, had, residuals)
                 await asyncio.sleep(0.001)
     finally:
         await coordinator.shutdown()
@@ -117,7 +134,9 @@ def left_over(folder: Path, row: dict[str, Any]) -> tuple[torch.Tensor, torch.Te
     return state["x"], state["m"]
 
 
-async def take_part(coordinator: Coordinator, run: Run, durable: bool, had: Accepted) -> None:
+async def take_part(
+    coordinator: Coordinator, run: Run, durable: bool, had: Accepted, residuals: Residuals
+) -> None:
     assert run.layout is not None
     for silo_id in SILOS:
         session = coordinator.sessions.of(silo_id)
@@ -128,7 +147,7 @@ async def take_part(coordinator: Coordinator, run: Run, durable: bool, had: Acce
         if turn is not None and turn.action == "train":
             lost = (turn.round_index, silo_id) in had
             assert not (durable and lost), f"{silo_id} has to send an accepted update again"
-            await send(run, silo_id, durable)
+            await send(run, silo_id, turn, residuals, durable)
 
 
 def accepted_rows(database: Path) -> Accepted:
@@ -141,11 +160,11 @@ def accepted_rows(database: Path) -> Accepted:
 class Lab:
     """Lives of coordinators in folders of their own."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, update_dtype: str = "float32"):
         self.folder, self.number = folder, 0
         torch.manual_seed(1)
         save_initial(torch.nn.Linear(3, 2), folder / "x0.safetensors")
-        self.config = config(folder)
+        self.config = config(folder, update_dtype)
         open_database(f"sqlite:///{folder / 'empty.db'}").dispose()
 
     def live(
@@ -161,6 +180,7 @@ class Lab:
         here = self.folder / str(self.number)
         (here / "state").mkdir(parents=True)
         database = here / "state.db"
+        residuals: Residuals = {}
         shutil.copy(self.folder / "empty.db", database)
 
         def save(disk: Disk) -> None:
@@ -169,7 +189,7 @@ class Lab:
                 shutil.copy(file, here / f"after-{file.name}")
 
         async def go(state: Path, db: Path, had: Accepted) -> Any:
-            return await life(state, db, self.config, durable, had)
+            return await life(state, db, self.config, durable, had, residuals)
 
         with monkeypatch.context() as patched:
             crashes = Crashes(patched, here / "state", at, save, without)
@@ -200,10 +220,13 @@ def same(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("durable", [False, True], ids=["process", "power"])
+@pytest.mark.parametrize(
+    ("durable", "update_dtype"), [(False, "bfloat16"), (True, "float32")], ids=["process", "power"]
+)
 def test_dying_at_any_instant_changes_no_byte(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, durable: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool, update_dtype: str
 ) -> None:
+    lab = Lab(tmp_path, update_dtype)
     undisturbed, crashes = lab.live(monkeypatch, durable)
     assert crashes.count > 60, "the instants are not seen"
     for at in range(crashes.count):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64omo_proto/v1/federation.proto\x12\rdomo_proto.v1\"\xb0\x01\n\x0bJoinRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x18\n\x10software_version\x18\x02 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x03 \x03(\t\x12\x0f\n\x07silo_id\x18\x04 \x01(\t\x12\x13\n\x0binstance_id\x18\x05 \x01(\t\x12!\n\x04role\x18\x06 \x01(\x0e\x32\x13.domo_proto.v1.Role\x12\x0e\n\x06\x64\x65vice\x18\x07 \x01(\t\"\x82\x01\n\x0cJoinResponse\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x19\n\x11report_interval_s\x18\x02 \x01(\x01\x12\x13\n\x0blong_poll_s\x18\x03 \x01(\x01\x12\x17\n\x0fmax_frame_bytes\x18\x04 \x01(\r\x12\x18\n\x10software_version\x18\x05 \x01(\t\">\n\x11WaitForRunRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65\x63lined_run_ids\x18\x02 \x03(\t\"<\n\x12WaitForRunResponse\x12&\n\x05offer\x18\x01 \x01(\x0b\x32\x17.domo_proto.v1.RunOffer\"z\n\x08RunOffer\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x04 \x01(\t\x12\x15\n\rconfig_digest\x18\x05 \x01(\t\x12\x15\n\rlayout_digest\x18\x06 \x01(\x0c\"\x8d\x01\n\rEnrollRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x15\n\rconfig_digest\x18\x03 \x01(\t\x12\x15\n\rlayout_digest\x18\x04 \x01(\x0c\x12\x13\n\x0bnum_samples\x18\x05 \x01(\x04\x12\x18\n\x10num_eval_samples\x18\x06 \x01(\x04\"7\n\x0e\x45nrollResponse\x12\x10\n\x08\x65nrolled\x18\x01 \x01(\x08\x12\x13\n\x0blayout_json\x18\x02 \x01(\t\"A\n\x0e\x44\x65\x63lineRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x11\n\x0f\x44\x65\x63lineResponse\"\x85\x01\n\x0c\x46\x65tchRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0c\n\x04have\x18\x03 \x03(\x0c\x12\x17\n\x0f\x65valuated_index\x18\x04 \x01(\x11\x12-\n\x07partial\x18\x05 \x03(\x0b\x32\x1c.domo_proto.v1.PartialVector\"2\n\rPartialVector\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x11\n\tnum_bytes\x18\x02 \x01(\x04\"r\n\nVectorInfo\x12#\n\x02id\x18\x01 \x01(\x0e\x32\x17.domo_proto.v1.VectorId\x12\x11\n\tnum_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\x0c\n\x04sent\x18\x04 \x01(\x08\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"\xe4\x02\n\x0bRoundHeader\x12%\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x15.domo_proto.v1.Action\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x12\n\nnum_rounds\x18\x05 \x01(\r\x12\x11\n\tnum_steps\x18\x06 \x01(\r\x12\x10\n\x08local_lr\x18\x07 \x01(\x01\x12\x1c\n\x0finference_scale\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12*\n\x07vectors\x18\t \x03(\x0b\x32\x19.domo_proto.v1.VectorInfo\x12\x0f\n\x07outcome\x18\n \x01(\t\x12\x14\n\x0coutcome_text\x18\x0b \x01(\t\x12\x10\n\x08\x65valuate\x18\x0c \x01(\x08\x12\x18\n\x0bremaining_s\x18\r \x01(\x01H\x01\x88\x01\x01\x42\x12\n\x10_inference_scaleB\x0e\n\x0c_remaining_s\"\x9f\x02\n\x0cUpdateHeader\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12*\n\x07vectors\x18\x05 \x03(\x0b\x32\x19.domo_proto.v1.VectorInfo\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x11\n\tnum_steps\x18\x08 \x01(\r\x12\x39\n\x07metrics\x18\t \x03(\x0b\x32(.domo_proto.v1.UpdateHeader.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\\\n\x0eSubmitResponse\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.domo_proto.v1.UploadState\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x0c\n\x04text\x18\x03 \x01(\t\"[\n\x13UploadStatusRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\"Q\n\x14UploadStatusResponse\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.domo_proto.v1.UploadState\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"\'\n\tMetricSum\x12\r\n\x05total\x18\x01 \x01(\x01\x12\x0b\n\x03num\x18\x02 \x01(\x01\"\xdf\x01\n\x17ReportEvaluationRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bmodel_index\x18\x03 \x01(\r\x12\x44\n\x07metrics\x18\x04 \x03(\x0b\x32\x33.domo_proto.v1.ReportEvaluationRequest.MetricsEntry\x1aH\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.domo_proto.v1.MetricSum:\x02\x38\x01\"\x1a\n\x18ReportEvaluationResponse\"\xe4\x01\n\rReportRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12#\n\x05phase\x18\x04 \x01(\x0e\x32\x14.domo_proto.v1.Phase\x12\x0c\n\x04step\x18\x05 \x01(\r\x12\x11\n\tnum_steps\x18\x06 \x01(\r\x12\x11\n\x04loss\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nbytes_sent\x18\x08 \x01(\x04\x12\x16\n\x0e\x62ytes_received\x18\t \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\n \x01(\tB\x07\n\x05_loss\"=\n\x0eReportResponse\x12+\n\tdirective\x18\x01 \x01(\x0e\x32\x18.domo_proto.v1.Directive\"/\n\x0cLeaveRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x0f\n\rLeaveResponse*8\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0b\n\x07TRAINER\x10\x01\x12\r\n\tEVALUATOR\x10\x02*Q\n\x06\x41\x63tion\x12\x16\n\x12\x41\x43TION_UNSPECIFIED\x10\x00\x12\r\n\tASK_AGAIN\x10\x01\x12\t\n\x05TRAIN\x10\x02\x12\x0c\n\x08\x45VALUATE\x10\x03\x12\x07\n\x03\x45ND\x10\x04*\x9c\x01\n\x08VectorId\x12\x16\n\x12VECTOR_UNSPECIFIED\x10\x00\x12\x05\n\x01X\x10\x01\x12\n\n\x06X_PREV\x10\x02\x12\x11\n\rMEAN_MOMENTUM\x10\x03\x12\x11\n\rFLOAT_BUFFERS\x10\x04\x12\x13\n\x0fINTEGER_BUFFERS\x10\x05\x12\n\n\x06\x46ROZEN\x10\x06\x12\n\n\x06UPDATE\x10\x07\x12\x12\n\x0eLOCAL_MOMENTUM\x10\x08*W\n\x0bUploadState\x12\x16\n\x12UPLOAD_UNSPECIFIED\x10\x00\x12\n\n\x06\x41\x42SENT\x10\x01\x12\x0b\n\x07PARTIAL\x10\x02\x12\x0c\n\x08\x41\x43\x43\x45PTED\x10\x03\x12\t\n\x05STALE\x10\x04*s\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x08\n\x04IDLE\x10\x01\x12\x0b\n\x07WAITING\x10\x02\x12\x0f\n\x0b\x44OWNLOADING\x10\x03\x12\x0e\n\nEVALUATING\x10\x04\x12\x0c\n\x08TRAINING\x10\x05\x12\r\n\tUPLOADING\x10\x06*`\n\tDirective\x12\x19\n\x15\x44IRECTIVE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x43ONTINUE\x10\x01\x12\x11\n\rABANDON_ROUND\x10\x02\x12\x0c\n\x08STOP_RUN\x10\x03\x12\t\n\x05\x44RAIN\x10\x04\x32\xfa\x04\n\nFederation\x12?\n\x04Join\x12\x1a.domo_proto.v1.JoinRequest\x1a\x1b.domo_proto.v1.JoinResponse\x12Q\n\nWaitForRun\x12 .domo_proto.v1.WaitForRunRequest\x1a!.domo_proto.v1.WaitForRunResponse\x12\x45\n\x06\x45nroll\x12\x1c.domo_proto.v1.EnrollRequest\x1a\x1d.domo_proto.v1.EnrollResponse\x12H\n\x07\x44\x65\x63line\x12\x1d.domo_proto.v1.DeclineRequest\x1a\x1e.domo_proto.v1.DeclineResponse\x12W\n\x0cUploadStatus\x12\".domo_proto.v1.UploadStatusRequest\x1a#.domo_proto.v1.UploadStatusResponse\x12\x63\n\x10ReportEvaluation\x12&.domo_proto.v1.ReportEvaluationRequest\x1a\'.domo_proto.v1.ReportEvaluationResponse\x12\x45\n\x06Report\x12\x1c.domo_proto.v1.ReportRequest\x1a\x1d.domo_proto.v1.ReportResponse\x12\x42\n\x05Leave\x12\x1b.domo_proto.v1.LeaveRequest\x1a\x1c.domo_proto.v1.LeaveResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64omo_proto/v1/federation.proto\x12\rdomo_proto.v1\"\xb0\x01\n\x0bJoinRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x18\n\x10software_version\x18\x02 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x03 \x03(\t\x12\x0f\n\x07silo_id\x18\x04 \x01(\t\x12\x13\n\x0binstance_id\x18\x05 \x01(\t\x12!\n\x04role\x18\x06 \x01(\x0e\x32\x13.domo_proto.v1.Role\x12\x0e\n\x06\x64\x65vice\x18\x07 \x01(\t\"\x82\x01\n\x0cJoinResponse\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x19\n\x11report_interval_s\x18\x02 \x01(\x01\x12\x13\n\x0blong_poll_s\x18\x03 \x01(\x01\x12\x17\n\x0fmax_frame_bytes\x18\x04 \x01(\r\x12\x18\n\x10software_version\x18\x05 \x01(\t\">\n\x11WaitForRunRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65\x63lined_run_ids\x18\x02 \x03(\t\"<\n\x12WaitForRunResponse\x12&\n\x05offer\x18\x01 \x01(\x0b\x32\x17.domo_proto.v1.RunOffer\"z\n\x08RunOffer\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x04 \x01(\t\x12\x15\n\rconfig_digest\x18\x05 \x01(\t\x12\x15\n\rlayout_digest\x18\x06 \x01(\x0c\"\x8d\x01\n\rEnrollRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x15\n\rconfig_digest\x18\x03 \x01(\t\x12\x15\n\rlayout_digest\x18\x04 \x01(\x0c\x12\x13\n\x0bnum_samples\x18\x05 \x01(\x04\x12\x18\n\x10num_eval_samples\x18\x06 \x01(\x04\"7\n\x0e\x45nrollResponse\x12\x10\n\x08\x65nrolled\x18\x01 \x01(\x08\x12\x13\n\x0blayout_json\x18\x02 \x01(\t\"A\n\x0e\x44\x65\x63lineRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x11\n\x0f\x44\x65\x63lineResponse\"\x85\x01\n\x0c\x46\x65tchRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0c\n\x04have\x18\x03 \x03(\x0c\x12\x17\n\x0f\x65valuated_index\x18\x04 \x01(\x11\x12-\n\x07partial\x18\x05 \x03(\x0b\x32\x1c.domo_proto.v1.PartialVector\"2\n\rPartialVector\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x11\n\tnum_bytes\x18\x02 \x01(\x04\"r\n\nVectorInfo\x12#\n\x02id\x18\x01 \x01(\x0e\x32\x17.domo_proto.v1.VectorId\x12\x11\n\tnum_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\x0c\n\x04sent\x18\x04 \x01(\x08\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"\xc2\x03\n\x0bRoundHeader\x12%\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x15.domo_proto.v1.Action\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x12\n\nnum_rounds\x18\x05 \x01(\r\x12\x11\n\tnum_steps\x18\x06 \x01(\r\x12\x10\n\x08local_lr\x18\x07 \x01(\x01\x12\x1c\n\x0finference_scale\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12*\n\x07vectors\x18\t \x03(\x0b\x32\x19.domo_proto.v1.VectorInfo\x12\x0f\n\x07outcome\x18\n \x01(\t\x12\x14\n\x0coutcome_text\x18\x0b \x01(\t\x12\x10\n\x08\x65valuate\x18\x0c \x01(\x08\x12\x18\n\x0bremaining_s\x18\r \x01(\x01H\x01\x88\x01\x01\x12\x1a\n\rcounted_round\x18\x0e \x01(\rH\x02\x88\x01\x01\x12\x1b\n\x0e\x63ounted_digest\x18\x0f \x01(\x0cH\x03\x88\x01\x01\x42\x12\n\x10_inference_scaleB\x0e\n\x0c_remaining_sB\x10\n\x0e_counted_roundB\x11\n\x0f_counted_digest\"\x9f\x02\n\x0cUpdateHeader\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12*\n\x07vectors\x18\x05 \x03(\x0b\x32\x19.domo_proto.v1.VectorInfo\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x11\n\tnum_steps\x18\x08 \x01(\r\x12\x39\n\x07metrics\x18\t \x03(\x0b\x32(.domo_proto.v1.UpdateHeader.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\\\n\x0eSubmitResponse\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.domo_proto.v1.UploadState\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x0c\n\x04text\x18\x03 \x01(\t\"[\n\x13UploadStatusRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\"Q\n\x14UploadStatusResponse\x12)\n\x05state\x18\x01 \x01(\x0e\x32\x1a.domo_proto.v1.UploadState\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"\'\n\tMetricSum\x12\r\n\x05total\x18\x01 \x01(\x01\x12\x0b\n\x03num\x18\x02 \x01(\x01\"\xdf\x01\n\x17ReportEvaluationRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bmodel_index\x18\x03 \x01(\r\x12\x44\n\x07metrics\x18\x04 \x03(\x0b\x32\x33.domo_proto.v1.ReportEvaluationRequest.MetricsEntry\x1aH\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.domo_proto.v1.MetricSum:\x02\x38\x01\"\x1a\n\x18ReportEvaluationResponse\"\xe4\x01\n\rReportRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0bround_index\x18\x03 \x01(\r\x12#\n\x05phase\x18\x04 \x01(\x0e\x32\x14.domo_proto.v1.Phase\x12\x0c\n\x04step\x18\x05 \x01(\r\x12\x11\n\tnum_steps\x18\x06 \x01(\r\x12\x11\n\x04loss\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nbytes_sent\x18\x08 \x01(\x04\x12\x16\n\x0e\x62ytes_received\x18\t \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\n \x01(\tB\x07\n\x05_loss\"=\n\x0eReportResponse\x12+\n\tdirective\x18\x01 \x01(\x0e\x32\x18.domo_proto.v1.Directive\"/\n\x0cLeaveRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x0f\n\rLeaveResponse*8\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0b\n\x07TRAINER\x10\x01\x12\r\n\tEVALUATOR\x10\x02*Q\n\x06\x41\x63tion\x12\x16\n\x12\x41\x43TION_UNSPECIFIED\x10\x00\x12\r\n\tASK_AGAIN\x10\x01\x12\t\n\x05TRAIN\x10\x02\x12\x0c\n\x08\x45VALUATE\x10\x03\x12\x07\n\x03\x45ND\x10\x04*\x9c\x01\n\x08VectorId\x12\x16\n\x12VECTOR_UNSPECIFIED\x10\x00\x12\x05\n\x01X\x10\x01\x12\n\n\x06X_PREV\x10\x02\x12\x11\n\rMEAN_MOMENTUM\x10\x03\x12\x11\n\rFLOAT_BUFFERS\x10\x04\x12\x13\n\x0fINTEGER_BUFFERS\x10\x05\x12\n\n\x06\x46ROZEN\x10\x06\x12\n\n\x06UPDATE\x10\x07\x12\x12\n\x0eLOCAL_MOMENTUM\x10\x08*W\n\x0bUploadState\x12\x16\n\x12UPLOAD_UNSPECIFIED\x10\x00\x12\n\n\x06\x41\x42SENT\x10\x01\x12\x0b\n\x07PARTIAL\x10\x02\x12\x0c\n\x08\x41\x43\x43\x45PTED\x10\x03\x12\t\n\x05STALE\x10\x04*s\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x08\n\x04IDLE\x10\x01\x12\x0b\n\x07WAITING\x10\x02\x12\x0f\n\x0b\x44OWNLOADING\x10\x03\x12\x0e\n\nEVALUATING\x10\x04\x12\x0c\n\x08TRAINING\x10\x05\x12\r\n\tUPLOADING\x10\x06*`\n\tDirective\x12\x19\n\x15\x44IRECTIVE_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x43ONTINUE\x10\x01\x12\x11\n\rABANDON_ROUND\x10\x02\x12\x0c\n\x08STOP_RUN\x10\x03\x12\t\n\x05\x44RAIN\x10\x04\x32\xfa\x04\n\nFederation\x12?\n\x04Join\x12\x1a.domo_proto.v1.JoinRequest\x1a\x1b.domo_proto.v1.JoinResponse\x12Q\n\nWaitForRun\x12 .domo_proto.v1.WaitForRunRequest\x1a!.domo_proto.v1.WaitForRunResponse\x12\x45\n\x06\x45nroll\x12\x1c.domo_proto.v1.EnrollRequest\x1a\x1d.domo_proto.v1.EnrollResponse\x12H\n\x07\x44\x65\x63line\x12\x1d.domo_proto.v1.DeclineRequest\x1a\x1e.domo_proto.v1.DeclineResponse\x12W\n\x0cUploadStatus\x12\".domo_proto.v1.UploadStatusRequest\x1a#.domo_proto.v1.UploadStatusResponse\x12\x63\n\x10ReportEvaluation\x12&.domo_proto.v1.ReportEvaluationRequest\x1a\'.domo_proto.v1.ReportEvaluationResponse\x12\x45\n\x06Report\x12\x1c.domo_proto.v1.ReportRequest\x1a\x1d.domo_proto.v1.ReportResponse\x12\x42\n\x05Leave\x12\x1b.domo_proto.v1.LeaveRequest\x1a\x1c.domo_proto.v1.LeaveResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,18 +35,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPDATEHEADER_METRICSENTRY']._serialized_options = b'8\001'
   _globals['_REPORTEVALUATIONREQUEST_METRICSENTRY']._loaded_options = None
   _globals['_REPORTEVALUATIONREQUEST_METRICSENTRY']._serialized_options = b'8\001'
-  _globals['_ROLE']._serialized_start=2776
-  _globals['_ROLE']._serialized_end=2832
-  _globals['_ACTION']._serialized_start=2834
-  _globals['_ACTION']._serialized_end=2915
-  _globals['_VECTORID']._serialized_start=2918
-  _globals['_VECTORID']._serialized_end=3074
-  _globals['_UPLOADSTATE']._serialized_start=3076
-  _globals['_UPLOADSTATE']._serialized_end=3163
-  _globals['_PHASE']._serialized_start=3165
-  _globals['_PHASE']._serialized_end=3280
-  _globals['_DIRECTIVE']._serialized_start=3282
-  _globals['_DIRECTIVE']._serialized_end=3378
+  _globals['_ROLE']._serialized_start=2870
+  _globals['_ROLE']._serialized_end=2926
+  _globals['_ACTION']._serialized_start=2928
+  _globals['_ACTION']._serialized_end=3009
+  _globals['_VECTORID']._serialized_start=3012
+  _globals['_VECTORID']._serialized_end=3168
+  _globals['_UPLOADSTATE']._serialized_start=3170
+  _globals['_UPLOADSTATE']._serialized_end=3257
+  _globals['_PHASE']._serialized_start=3259
+  _globals['_PHASE']._serialized_end=3374
+  _globals['_DIRECTIVE']._serialized_start=3376
+  _globals['_DIRECTIVE']._serialized_end=3472
   _globals['_JOINREQUEST']._serialized_start=50
   _globals['_JOINREQUEST']._serialized_end=226
   _globals['_JOINRESPONSE']._serialized_start=229
@@ -72,33 +72,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VECTORINFO']._serialized_start=1086
   _globals['_VECTORINFO']._serialized_end=1200
   _globals['_ROUNDHEADER']._serialized_start=1203
-  _globals['_ROUNDHEADER']._serialized_end=1559
-  _globals['_UPDATEHEADER']._serialized_start=1562
-  _globals['_UPDATEHEADER']._serialized_end=1849
-  _globals['_UPDATEHEADER_METRICSENTRY']._serialized_start=1803
-  _globals['_UPDATEHEADER_METRICSENTRY']._serialized_end=1849
-  _globals['_SUBMITRESPONSE']._serialized_start=1851
-  _globals['_SUBMITRESPONSE']._serialized_end=1943
-  _globals['_UPLOADSTATUSREQUEST']._serialized_start=1945
-  _globals['_UPLOADSTATUSREQUEST']._serialized_end=2036
-  _globals['_UPLOADSTATUSRESPONSE']._serialized_start=2038
-  _globals['_UPLOADSTATUSRESPONSE']._serialized_end=2119
-  _globals['_METRICSUM']._serialized_start=2121
-  _globals['_METRICSUM']._serialized_end=2160
-  _globals['_REPORTEVALUATIONREQUEST']._serialized_start=2163
-  _globals['_REPORTEVALUATIONREQUEST']._serialized_end=2386
-  _globals['_REPORTEVALUATIONREQUEST_METRICSENTRY']._serialized_start=2314
-  _globals['_REPORTEVALUATIONREQUEST_METRICSENTRY']._serialized_end=2386
-  _globals['_REPORTEVALUATIONRESPONSE']._serialized_start=2388
-  _globals['_REPORTEVALUATIONRESPONSE']._serialized_end=2414
-  _globals['_REPORTREQUEST']._serialized_start=2417
-  _globals['_REPORTREQUEST']._serialized_end=2645
-  _globals['_REPORTRESPONSE']._serialized_start=2647
-  _globals['_REPORTRESPONSE']._serialized_end=2708
-  _globals['_LEAVEREQUEST']._serialized_start=2710
-  _globals['_LEAVEREQUEST']._serialized_end=2757
-  _globals['_LEAVERESPONSE']._serialized_start=2759
-  _globals['_LEAVERESPONSE']._serialized_end=2774
-  _globals['_FEDERATION']._serialized_start=3381
-  _globals['_FEDERATION']._serialized_end=4015
+  _globals['_ROUNDHEADER']._serialized_end=1653
+  _globals['_UPDATEHEADER']._serialized_start=1656
+  _globals['_UPDATEHEADER']._serialized_end=1943
+  _globals['_UPDATEHEADER_METRICSENTRY']._serialized_start=1897
+  _globals['_UPDATEHEADER_METRICSENTRY']._serialized_end=1943
+  _globals['_SUBMITRESPONSE']._serialized_start=1945
+  _globals['_SUBMITRESPONSE']._serialized_end=2037
+  _globals['_UPLOADSTATUSREQUEST']._serialized_start=2039
+  _globals['_UPLOADSTATUSREQUEST']._serialized_end=2130
+  _globals['_UPLOADSTATUSRESPONSE']._serialized_start=2132
+  _globals['_UPLOADSTATUSRESPONSE']._serialized_end=2213
+  _globals['_METRICSUM']._serialized_start=2215
+  _globals['_METRICSUM']._serialized_end=2254
+  _globals['_REPORTEVALUATIONREQUEST']._serialized_start=2257
+  _globals['_REPORTEVALUATIONREQUEST']._serialized_end=2480
+  _globals['_REPORTEVALUATIONREQUEST_METRICSENTRY']._serialized_start=2408
+  _globals['_REPORTEVALUATIONREQUEST_METRICSENTRY']._serialized_end=2480
+  _globals['_REPORTEVALUATIONRESPONSE']._serialized_start=2482
+  _globals['_REPORTEVALUATIONRESPONSE']._serialized_end=2508
+  _globals['_REPORTREQUEST']._serialized_start=2511
+  _globals['_REPORTREQUEST']._serialized_end=2739
+  _globals['_REPORTRESPONSE']._serialized_start=2741
+  _globals['_REPORTRESPONSE']._serialized_end=2802
+  _globals['_LEAVEREQUEST']._serialized_start=2804
+  _globals['_LEAVEREQUEST']._serialized_end=2851
+  _globals['_LEAVERESPONSE']._serialized_start=2853
+  _globals['_LEAVERESPONSE']._serialized_end=2868
+  _globals['_FEDERATION']._serialized_start=3475
+  _globals['_FEDERATION']._serialized_end=4109
 # @@protoc_insertion_point(module_scope)

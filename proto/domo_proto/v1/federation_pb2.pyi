@@ -230,7 +230,7 @@ class VectorInfo(_message.Message):
     def __init__(self, id: _Optional[_Union[VectorId, str]] = ..., num_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., sent: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class RoundHeader(_message.Message):
-    __slots__ = ("action", "run_id", "round_index", "attempt", "num_rounds", "num_steps", "local_lr", "inference_scale", "vectors", "outcome", "outcome_text", "evaluate", "remaining_s")
+    __slots__ = ("action", "run_id", "round_index", "attempt", "num_rounds", "num_steps", "local_lr", "inference_scale", "vectors", "outcome", "outcome_text", "evaluate", "remaining_s", "counted_round", "counted_digest")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +244,8 @@ class RoundHeader(_message.Message):
     OUTCOME_TEXT_FIELD_NUMBER: _ClassVar[int]
     EVALUATE_FIELD_NUMBER: _ClassVar[int]
     REMAINING_S_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_ROUND_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     action: Action
     run_id: str
     round_index: int
@@ -257,7 +259,9 @@ class RoundHeader(_message.Message):
     outcome_text: str
     evaluate: bool
     remaining_s: float
-    def __init__(self, action: _Optional[_Union[Action, str]] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., attempt: _Optional[int] = ..., num_rounds: _Optional[int] = ..., num_steps: _Optional[int] = ..., local_lr: _Optional[float] = ..., inference_scale: _Optional[float] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., outcome: _Optional[str] = ..., outcome_text: _Optional[str] = ..., evaluate: _Optional[bool] = ..., remaining_s: _Optional[float] = ...) -> None: ...
+    counted_round: int
+    counted_digest: bytes
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., attempt: _Optional[int] = ..., num_rounds: _Optional[int] = ..., num_steps: _Optional[int] = ..., local_lr: _Optional[float] = ..., inference_scale: _Optional[float] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., outcome: _Optional[str] = ..., outcome_text: _Optional[str] = ..., evaluate: _Optional[bool] = ..., remaining_s: _Optional[float] = ..., counted_round: _Optional[int] = ..., counted_digest: _Optional[bytes] = ...) -> None: ...
 
 class UpdateHeader(_message.Message):
     __slots__ = ("session", "run_id", "round_index", "attempt", "vectors", "digest", "offset", "num_steps", "metrics")

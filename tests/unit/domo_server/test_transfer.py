@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from domo.errors import ProtocolError
 from domo_proto.codec import encode_frame
@@ -49,6 +50,7 @@ def test_results_and_errors_come_through() -> None:
 
 
 VALUES = bytes(40)
+PARTS = [Part(7, 40, torch.float32)]
 
 
 class OneRun:
@@ -60,7 +62,7 @@ class OneRun:
         self.folder = folder
 
     def begin_upload(self, silo_id, parts, digest, offset, num_steps) -> Upload:
-        return Upload(self.folder, silo_id, digest, [Part(7, 40, True)], offset)
+        return Upload(self.folder, silo_id, digest, PARTS, offset)
 
 
 async def receive(folder: Path, ended: asyncio.Event) -> None:
@@ -95,7 +97,7 @@ def test_a_lost_connection_may_look_like_the_end_of_a_stream(
             await task
 
     asyncio.run(main())
-    assert held_bytes(tmp_path, "a", 16 * "00") == 20
+    assert held_bytes(tmp_path, "a", 16 * "00", PARTS) == 20
 
 
 def test_a_stream_that_its_silo_has_ended_early_is_refused(
@@ -104,4 +106,4 @@ def test_a_stream_that_its_silo_has_ended_early_is_refused(
     monkeypatch.setattr(transfer, "LOST_S", 0.0)
     with pytest.raises(ProtocolError, match="ended after 20 of 40 bytes"):
         asyncio.run(receive(tmp_path, asyncio.Event()))
-    assert held_bytes(tmp_path, "a", 16 * "00") == 0
+    assert held_bytes(tmp_path, "a", 16 * "00", PARTS) == 0
