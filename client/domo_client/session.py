@@ -14,7 +14,7 @@ caller; a round that the coordinator has abandoned ends the inner loop and the n
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -22,15 +22,16 @@ from typing import NamedTuple, Self
 
 import torch
 from platformdirs import user_state_path
-from torch import Tensor, nn
+from torch import nn
 
 from domo.batches import configure_torch
-from domo.errors import ConfigError, DivergenceError, DomoError, ProtocolError, RoundError
-from domo.training import LocalResult, LocalRound, RoundNumbers
-from domo.vector import FlatModel, Section, byte_view, digest
+from domo.errors import ConfigError, RoundError
+from domo.training import LocalRound, RoundNumbers
+from domo.vector import FlatModel, Section, digest
 from domo_client.connection import Connection, Offer, Turn
+from domo_client.outbox import Outbox
 from domo_client.reporter import Progress, Reporter
-from domo_client.state import PendingUpdate, SiloState
+from domo_client.state import SiloState
 from domo_proto import SILO_ID
 from domo_proto.channel import TlsFiles, check_address, is_loopback
 from domo_proto.codec import VectorId
@@ -40,7 +41,6 @@ SECTIONS = {
     Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
 }
 MAX_BACKOFF_S = 60.0
-REFUSED = "REFUSED"
 MAX_REASON = 300
 """Longest text of a foreign exception that leaves the site: a traceback could show data."""
 CLOSE_S = 5.0
@@ -126,6 +126,14 @@ class Silo:
         self._declined: list[str] = []
         self._closed = threading.Event()
         self._failed = False
+        self._outbox = Outbox(
+            connection,
+            state,
+            self._closed,
+            wanted=self._reporter.may_go_on,
+            failed=self.fail,
+            waits=lambda error: self._reporter.beat(failure=describe(error)),
+        )
         self.on_step: Callable[[LocalRound, int], None] = lambda rnd, done: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
         self.outcome: Outcome | None = None
@@ -200,6 +208,7 @@ class Silo:
         configure_torch(offer.config.threads, flat.vector.device)
         tests = 1 if eval_samples is None else eval_samples
         self.connection.enroll(offer, flat.layout, samples or 0, tests)
+        self._state.residuals.keep_only(offer.run_id)
         self.outcome, backoff_s, evaluated = None, 1.0, -1
         own = [digest(flat.read(Section.FROZEN))]
         while True:
@@ -221,14 +230,16 @@ class Silo:
                 flat.load(Section.FROZEN, turn.vectors[VectorId.FROZEN])
                 own = [turn.digests[VectorId.FROZEN]]
             trains = turn.action == "TRAIN"
-            if trains and self._resubmitted(offer, turn):
-                continue
+            if trains and (update := self._outbox.pending(offer, turn)) is not None:
+                self._progress("uploading", offer.run_id, turn.round_index)
+                if self._outbox.send_again(update):
+                    continue
             rnd = self._round(offer, flat, turn)
             self._failed = False
             yield rnd
             evaluated = turn.round_index if turn.evaluate else evaluated
             if trains and not self._failed and not rnd.abandoned:
-                self._send(offer, turn, rnd, rnd.finish())
+                self._send(offer, turn, rnd)
                 backoff_s = backoff_s if self._failed else 1.0
             if self._failed:
                 backoff_s = self._back_off(backoff_s)
@@ -288,57 +299,12 @@ class Silo:
             spend=True,
         )
 
-    def _resubmitted(self, offer: Offer, turn: Turn) -> bool:
-        """Send an update of this round that was made before a crash, instead of training again."""
-        update = self._state.pending(offer.run_id, turn.round_index, _basis(offer, turn))
-        if update is None:
-            return False
-        self._progress("uploading", offer.run_id, turn.round_index)
-        state, _ = self._submit(update)
-        return state != REFUSED
-
-    def _send(self, offer: Offer, turn: Turn, rnd: LocalRound, result: LocalResult) -> None:
-        progress = self._reporter.progress
+    def _send(self, offer: Offer, turn: Turn, rnd: LocalRound) -> None:
+        result, progress = rnd.finish(), self._reporter.progress
         progress.phase, progress.loss = "uploading", result.metrics.get("loss")
-        vectors: Sequence[tuple[VectorId, Tensor | None]] = [
-            (VectorId.UPDATE, result.update),
-            (VectorId.LOCAL_MOMENTUM, result.momentum),
-            (VectorId.FLOAT_BUFFERS, result.float_buffers),
-            (VectorId.INTEGER_BUFFERS, result.integer_buffers),
-        ]
-        update, wait_s = None, 1.0
-        while update is None:
-            try:
-                update = self._state.save_pending(
-                    offer.run_id,
-                    turn.round_index,
-                    _basis(offer, turn),
-                    [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)],
-                    result.num_steps,
-                    result.metrics,
-                )
-            except OSError as error:  # a full disk; the update waits in memory
-                self._reporter.beat(failure=describe(error))
-                wait_s = self._back_off(wait_s)
-                if self._closed.is_set() or not self._reporter.may_go_on():
-                    return
-        state, text = self._submit(update)
-        self.on_sent(rnd, state, text)
-
-    def _submit(self, update: PendingUpdate) -> tuple[str, str]:
-        """Send an update; a refused one is this silo's failure, and is forgotten."""
-        try:
-            return self.connection.submit(update)
-        except DomoError as error:
-            if type(error) not in (ProtocolError, DivergenceError):
-                raise
-            self._state.drop_pending()
-            self.fail(error)
-            return REFUSED, str(error)
-
-
-def _basis(offer: Offer, turn: Turn) -> str:
-    return f"{offer.config.digest}/{turn.digests[VectorId.X]}"
+        outcome = self._outbox.send(offer, turn, result)
+        if outcome is not None:
+            self.on_sent(rnd, *outcome)
 
 
 def describe(error: BaseException) -> str:

@@ -4,17 +4,15 @@ instance-id           random; the silo is this folder, whatever machine it is mo
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
 pending.json, .bin    the newest update, until its round is over
+residual-*.json, .bin what rounding has left of the newest updates (`domo_client.residual`)
 """
 
-import hashlib
 import json
 import logging
-import os
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,9 @@ from domo import part_file
 from domo.errors import ChecksumError
 from domo.state_dir import lock_folder
 from domo.vector import byte_view
+from domo_client.files import digest_of, read_into, replace, write_over
 from domo_client.part import Part
+from domo_client.residual import Residuals
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,9 @@ class SiloState:
             leftover.unlink()
         identity = folder / "instance-id"
         if not identity.exists():
-            _replace(identity, secrets.token_hex(16).encode(), durable=True)
+            replace(identity, secrets.token_hex(16).encode(), durable=True)
         self.instance_id = identity.read_text(encoding="ascii").strip()
+        self.residuals = Residuals(folder)
 
     def close(self) -> None:
         """Let another process use the folder."""
@@ -110,7 +111,7 @@ class SiloState:
         path = self._vectors / digest
         try:
             with path.open("rb", buffering=0) as f:
-                whole = _read_into(f, byte_view(into)) and not f.read(1)
+                whole = read_into(f, byte_view(into)) and not f.read(1)
         except OSError as error:
             raise ChecksumError(f"cannot read the cached {path}: {error.strerror}") from None
         if not whole or xxhash.xxh3_128_hexdigest(byte_view(into)) != digest:
@@ -135,27 +136,21 @@ class SiloState:
         vectors: Sequence[tuple[int, memoryview]],
         num_steps: int,
         metrics: Mapping[str, float],
+        keep_beside: Callable[[str], None] = lambda digest: None,
     ) -> PendingUpdate:
         """Keep an update before it is sent: it survives the death of this process.
 
-        What the loss of power takes is found out by its digest, and made again.
+        What the loss of power takes is found out by its digest, and made again. `keep_beside` is
+        given the update's digest and keeps what is of no use without it, before the update counts
+        as here.
         """
-        hasher = xxhash.xxh3_128()
         (self.folder / "pending.json").unlink(missing_ok=True)  # nothing names the bytes now
-        self.pending_path.touch()
-        with self.pending_path.open("r+b", buffering=0) as f:  # over the last one, in its blocks
-            for _, data in vectors:
-                hasher.update(data)
-                done = 0
-                while done < len(data):
-                    done += f.write(data[done:])
-            f.truncate()
+        digest = write_over(self.pending_path, (data for _, data in vectors))
+        keep_beside(digest)
         sizes = [(v, len(data)) for v, data in vectors]
-        update = PendingUpdate(
-            run_id, round_index, basis, hasher.hexdigest(), sizes, num_steps, dict(metrics)
-        )
+        update = PendingUpdate(run_id, round_index, basis, digest, sizes, num_steps, dict(metrics))
         body = {"format_version": FORMAT_VERSION, **asdict(update)}
-        _replace(self.folder / "pending.json", json.dumps(body).encode())
+        replace(self.folder / "pending.json", json.dumps(body).encode())
         return update
 
     def pending(self, run_id: str, round_index: int, basis: str) -> PendingUpdate | None:
@@ -172,20 +167,13 @@ class SiloState:
             log.warning("%s is damaged; its update is made again", self.folder / "pending.json")
             return None
         same = (update.run_id, update.round_index, update.basis) == (run_id, round_index, basis)
-        whole = self._pending_digest() == update.digest
+        whole = digest_of(self.pending_path) == update.digest
         if not whole:
             log.warning("the unsent update in %s is damaged; it is made again", self.pending_path)
         if not same or not whole:
             self.drop_pending()
             return None
         return update
-
-    def _pending_digest(self) -> str:
-        try:
-            with self.pending_path.open("rb") as f:
-                return hashlib.file_digest(f, xxhash.xxh3_128).hexdigest()
-        except OSError:
-            return ""
 
     @property
     def pending_path(self) -> Path:
@@ -195,24 +183,3 @@ class SiloState:
     def drop_pending(self) -> None:
         """Forget the pending update: its round is over. Its bytes are written over by the next."""
         (self.folder / "pending.json").unlink(missing_ok=True)
-
-
-def _replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as f:
-        f.write(data)
-        if durable:
-            f.flush()
-            os.fsync(f.fileno())
-    temporary.replace(path)
-
-
-def _read_into(file: RawIOBase, view: memoryview) -> bool:
-    """Fill a buffer; False if the file is too short."""
-    done = 0
-    while done < len(view):
-        got = file.readinto(view[done:])
-        if not got:
-            return False
-        done += got
-    return True

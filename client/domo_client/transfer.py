@@ -11,6 +11,7 @@ from torch import Tensor
 from domo.errors import CoordinatorUnavailableError, DeadlineError, ProtocolError
 from domo.vector import byte_view
 from domo_client.line import CALL_S, Line
+from domo_client.residual import Counted
 from domo_client.state import PendingUpdate
 from domo_client.watchdog import Watchdog
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
@@ -41,6 +42,7 @@ class Turn(NamedTuple):
     digests: Mapping[VectorId, str] = {}
     outcome: str = ""
     text: str = ""
+    counted: Counted | None = None
 
 
 class Transfers(Line):
@@ -152,6 +154,11 @@ class Transfers(Line):
             digests=digests,
             outcome=header.outcome,
             text=header.outcome_text,
+            counted=(
+                Counted(header.counted_round, header.counted_digest.hex())
+                if header.HasField("counted_round")
+                else None
+            ),
         )
 
     def _receive(

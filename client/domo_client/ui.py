@@ -8,7 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from domo.console import console, err_console, say
 from domo.training import LocalRound
 from domo_client.connection import Offer
-from domo_client.session import REFUSED, Outcome, Silo
+from domo_client.outbox import REFUSED
+from domo_client.session import Outcome, Silo
 
 
 def human_bytes(count: float) -> str:

@@ -1,5 +1,6 @@
 """The promise of DESIGN section 4: a run over gRPC ends with the bytes of `domo simulate`."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,34 @@ def test_every_method_ends_with_the_bytes_of_the_simulation(tmp_path: Path) -> N
             task = load_task("digits")
             silos = shard_silos(task, tmp_path, names, config.similarity, config.seed)
             final = fed.final_state(f"{number}-{config.method.lower()}")
+            assert_same(final, config, silos, task)
+
+
+@pytest.mark.timeout(240)
+def test_updates_of_16_bits_end_with_the_bytes_of_the_simulation(tmp_path: Path) -> None:
+    common = {"task": "digits", "num_rounds": 5, "num_silos": 4, "participation": 3, "seed": 7}
+    configs = [
+        validate(RunConfig, {**common, "method": m, "update_dtype": u, "name": f"{m}-{u}"}, "test")
+        for m in ("DOMO", "DOMO-S", "FedAvgSLM")
+        for u in ("bfloat16", "float16")
+    ]
+    runs = "".join(
+        f'[[runs]]\nname = "{c.name}"\nmethod = "{c.method}"\nupdate_dtype = "{c.update_dtype}"\n'
+        'task = "digits"\nnum_rounds = 5\nnum_silos = 4\nparticipation = 3\nseed = 7\n'
+        for c in configs
+    )
+    names = [f"silo-{i}" for i in range(4)]
+    rounds = [configs[0].participants_at(r, names) for r in range(5)]
+    assert any(a != b for a, b in itertools.pairwise(rounds)), "nobody ever sits a round out"
+    with federation(tmp_path) as fed:
+        fed.start_server(runs, "--exit-when-done")
+        for i, name in enumerate(names):
+            fed.start_silo(name, "--shard", f"{i}/4")
+        fed.finish(200)
+        for number, config in enumerate(configs, 1):
+            task = load_task("digits")
+            silos = shard_silos(task, tmp_path, names, config.similarity, config.seed)
+            final = fed.final_state(f"{number}-{config.name}")
             assert_same(final, config, silos, task)
 
 

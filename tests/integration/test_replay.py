@@ -79,9 +79,12 @@ def gaps(server: Coordinator) -> list[set[str]]:
     return [{p["silo_id"] for p in r["participants"]} for r in server.rounds()]
 
 
-def test_a_run_that_went_on_without_some_silos_is_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("update_dtype", ["float32", "bfloat16"])
+def test_a_run_that_went_on_without_some_silos_is_repeated(
+    tmp_path: Path, update_dtype: str
+) -> None:
     with (
-        coordinator(tmp_path, RUN) as server,
+        coordinator(tmp_path, RUN | {"update_dtype": update_dtype}) as server,
         agents(server.address, NAMES, tmp_path, lambda i: options(shard=(i, 4))),
     ):
         sets = gaps(server)

@@ -59,7 +59,7 @@ class Scene:
         for name, r in (("site-b", 1), ("site-a", 2), ("site-b", 2), ("site-b", 3), ("site-b", 4)):
             (self.data[name] / f"hold-{r}").touch()
 
-    def start_server(self, run: str = RUN, *flags: str) -> None:
+    def start_server(self, run: str, *flags: str) -> None:
         listen = self.fed.address or "127.0.0.1:0"
         self.fed.start_server(f'[[runs]]\nname = "r"\n{run}', *flags, listen=listen)
 
@@ -92,17 +92,19 @@ class Scene:
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("update_dtype", ["float32", "bfloat16"])
+def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path, update_dtype: str) -> None:
+    run = f'{RUN}update_dtype = "{update_dtype}"\n'
     with federation(tmp_path) as fed:
         scene = Scene(fed, tmp_path)
-        scene.start_server()
+        scene.start_server(run)
         for name in scene.data:
             scene.start_silo(name)
 
         # round 1: the coordinator dies with one of two updates accepted
         scene.only_waits_for("site-b", 1)
         scene.kill_server()
-        scene.start_server()
+        scene.start_server(run)
         fed.server.wait_for("resumed at round 2 of 6 with 1 updates already here")
         scene.release("site-b", 1)
 
@@ -110,7 +112,7 @@ def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path) -> None:
         scene.trains("site-a", 2)
         scene.trains("site-b", 2)
         scene.kill_server()
-        scene.start_server()
+        scene.start_server(run)
         fed.server.wait_for("resumed at round 3 of 6 with 0 updates already here")
         scene.release("site-a", 2)
         scene.release("site-b", 2)
@@ -131,7 +133,7 @@ def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path) -> None:
         until(lambda: pending.exists() and json.loads(pending.read_text())["round_index"] == 4, "")
         fed.silos["site-b"].kill()
         (scene.data["site-b"] / "training-4").unlink()
-        scene.start_server()
+        scene.start_server(run)
         scene.start_silo("site-b")
         until(lambda: scene.get("/runs/1-r")["state"] == "FINISHED", "the end")
         assert not (scene.data["site-b"] / "training-4").exists(), "it trained again"
@@ -140,10 +142,10 @@ def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path) -> None:
         for silo in fed.silos.values():
             assert silo.stop() == 0, silo.output
         assert fed.server.stop() == 0, fed.server.output
-        restarted(scene)
-        changed(scene)
+        restarted(scene, run)
+        changed(scene, run)
     assert [len(r["participants"]) for r in records] == [2] * 6
-    config = validate(RunConfig, tomllib.loads(RUN), "test")
+    config = validate(RunConfig, tomllib.loads(run), "test")
     config = config.model_copy(update={"initial_model": str(tmp_path / "x0.safetensors")})
     task = GatedTask()
     silos = [
@@ -156,9 +158,9 @@ def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path) -> None:
     assert final["x"].isfinite().all()
 
 
-def restarted(scene: Scene) -> None:
+def restarted(scene: Scene, run: str) -> None:
     """A coordinator whose runs have ended says so, and waits for others."""
-    scene.start_server()
+    scene.start_server(run)
     assert scene.fed.server is not None
     scene.fed.server.wait_for(r"\[1-r\] has ended already: finished")
     assert scene.get("/status")["current_run"] is None
@@ -166,9 +168,9 @@ def restarted(scene: Scene) -> None:
     assert scene.fed.server.stop(signal.SIGINT) == 0
 
 
-def changed(scene: Scene) -> None:
+def changed(scene: Scene, run: str) -> None:
     """Other settings under the same name are refused."""
-    other = RUN.replace("local_lr = 0.05", "local_lr = 0.1").replace("seed = 5", "seed = 6")
+    other = run.replace("local_lr = 0.05", "local_lr = 0.1").replace("seed = 5", "seed = 6")
     with pytest.raises(AssertionError, match="ended with 2 before"):
         scene.start_server(other)
     assert scene.fed.server is not None

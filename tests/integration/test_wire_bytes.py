@@ -25,7 +25,13 @@ class Figures(NamedTuple):
     total: Count
 
 
-def measure(folder: Path, method: str, shape: tuple[int, int], num_rounds: int) -> list[Figures]:
+def measure(
+    folder: Path,
+    method: str,
+    shape: tuple[int, int],
+    num_rounds: int,
+    update_dtype: str = "float32",
+) -> list[Figures]:
     """Run a federation of `NUM_SILOS` loops, each behind a proxy of its own."""
     folder.mkdir()
     run = own_run(
@@ -35,6 +41,7 @@ def measure(folder: Path, method: str, shape: tuple[int, int], num_rounds: int) 
         num_silos=NUM_SILOS,
         local_lr=1e-3,
         batch_size=1,
+        update_dtype=update_dtype,
     )
     figures: dict[int, Figures] = {}
 
@@ -96,6 +103,21 @@ def test_a_round_costs_its_vectors_and_one_percent(
             last = r == len(silo.rounds)  # x_R is only tested: no mean momentum with it
             wanted = 1 if last else vectors
             assert wanted <= down <= 1.01 * wanted
+
+
+@pytest.mark.parametrize("update_dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("method", "vectors"), [("DOMO", 1), ("FedAvgSLM", 2)])
+def test_updates_of_16_bits_cost_half_upwards(
+    method: str, vectors: int, update_dtype: str, tmp_path: Path
+) -> None:
+    shape = (1000, 1000)
+    silos = measure(tmp_path / "run", method, shape, 3, update_dtype)
+    for k, silo in enumerate(silos):
+        (count, _) = silo.rounds
+        up, down = count.up / 4e6, count.down / 4e6
+        sys.stdout.write(f"\n{method} {update_dtype} silo {k}: up {up:.5f}, down {down:.5f}")
+        assert vectors / 2 <= up <= 1.01 * vectors / 2
+        assert vectors <= down <= 1.01 * vectors
 
 
 def test_a_round_of_a_tiny_model_costs_less_than_20_kb(tmp_path: Path) -> None:
