@@ -22,15 +22,21 @@ class Pair:
 
 
 class Authority:
-    """A CA with its files in a folder."""
+    """A CA with its files in a folder.
 
-    def __init__(self, folder: Path, name: str):
+    Args:
+        folder: Where.
+        name: The CA's common name, and its file's.
+        days: From when until when it is valid, in days from now.
+    """
+
+    def __init__(self, folder: Path, name: str, days: tuple[float, float] = (-1, 1)):
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._folder, self._days = folder, days
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         cert = (
-            self._builder(self._name, self._key)
+            self._builder(self._name, self._key, days)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .sign(self._key, hashes.SHA256())
         )
@@ -38,7 +44,7 @@ class Authority:
         self.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: tuple[float, float]
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
@@ -47,12 +53,15 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
+            .not_valid_before(now + days[0] * DAY)
+            .not_valid_after(now + days[1] * DAY)
         )
 
-    def sign(self, common_name: str, *names: str) -> Pair:
-        """A certificate with subject alternative names: DNS names and IP addresses."""
+    def sign(self, common_name: str, *names: str, days: tuple[float, float] | None = None) -> Pair:
+        """A certificate with subject alternative names: DNS names and IP addresses.
+
+        It is valid as long as the CA, or from and until `days` from now.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives: list[x509.GeneralName] = []
         for name in names:
@@ -60,9 +69,8 @@ class Authority:
                 alternatives.append(x509.IPAddress(ipaddress.ip_address(name)))
             except ValueError:
                 alternatives.append(x509.DNSName(name))
-        builder = self._builder(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]), key
-        )
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        builder = self._builder(subject, key, days or self._days)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), False)
         cert = builder.sign(self._key, hashes.SHA256())
