@@ -5,6 +5,7 @@ cost little.
 """
 
 import json
+import os
 import re
 import signal
 import socket
@@ -12,17 +13,20 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from platformdirs import user_cache_path, user_state_path
 
 from domo.console import friendly_errors, say, setup_logging
 from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo_client import options
 from domo_proto.channel import TlsFiles
 
 if TYPE_CHECKING:
     import torch
+
+    from domo_client.checks import Setup
 
 app = typer.Typer(
     add_completion=False,
@@ -46,55 +50,20 @@ def default_state(name: str) -> Path:
 @app.callback(invoke_without_command=True)
 def main_command(
     context: typer.Context,
-    server: Annotated[
-        str | None,
-        typer.Option(envvar="DOMO_CLIENT_SERVER", help="The coordinator, host:port."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(envvar="DOMO_CLIENT_NAME", help=r"This silo's name \[this machine's name]."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(envvar="DOMO_CLIENT_DATA", help="Folder of this silo's data.")
-    ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            envvar="DOMO_CLIENT_SHARD",
-            help="i/K: train on part i of K of a public dataset instead (demos).",
-        ),
-    ] = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(help=r"A task that may be trained here, repeatable \[the named ones]."),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(envvar="DOMO_CLIENT_DEVICE", help="auto, cpu, cuda, cuda:1.")
-    ] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, or bf16 for autocast.")] = "float32",
-    workers: Annotated[int, typer.Option(min=0, help="Loader processes.")] = 0,
-    role: Annotated[str, typer.Option(help="trainer, or evaluator: test data only.")] = "trainer",
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(envvar="DOMO_CLIENT_STATE_DIR", help="What this silo remembers."),
-    ] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(envvar="DOMO_CLIENT_TLS_CA", help="CA of the coordinator.")
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(envvar="DOMO_CLIENT_TLS_CERT", help="Own certificate (mTLS).")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(envvar="DOMO_CLIENT_TLS_KEY", help="Its private key.")
-    ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            envvar="DOMO_CLIENT_INSECURE",
-            help="Speak without TLS to another machine, on a network you trust.",
-        ),
-    ] = False,
+    server: options.Server = None,
+    name: options.Name = None,
+    data: options.Data = None,
+    shard: options.Shard = None,
+    task: options.Task = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "float32",
+    workers: options.Workers = 0,
+    role: options.Role = "trainer",
+    state_dir: options.StateDir = None,
+    tls_ca: options.TlsCa = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    insecure: options.Insecure = False,
     connect_timeout: Annotated[
         float, typer.Option(min=0, help="Seconds to try before the first connection.")
     ] = 60.0,
@@ -120,7 +89,7 @@ def main_command(
     if data is not None and not data.is_dir():
         raise ConfigError(f"--data {data}: there is no such folder")
     where = parse_device(device)
-    options = AgentOptions(
+    agent_options = AgentOptions(
         data=data,
         shard=parse_shard(shard),
         tasks=tuple(task or ()),
@@ -146,7 +115,7 @@ def main_command(
             on_trouble=ui.trouble,
         ) as silo:
             ui.joined(silo, server)
-            outcome = run_agent(silo, options, ui, once=once)
+            outcome = run_agent(silo, agent_options, ui, once=once)
     except KeyboardInterrupt:
         say(f"{silo_id}: stopped")
         return
@@ -183,6 +152,75 @@ def health(
             f"the coordinator last heard of this silo {age:.0f} s ago; see the silo's log"
         )
     say(f"heard {age:.0f} s ago: {json.loads(path.read_text(encoding='utf-8'))['phase']}")
+
+
+@app.command()
+def doctor(
+    server: options.Server = None,
+    name: options.Name = None,
+    data: options.Data = None,
+    shard: options.Shard = None,
+    task: options.Task = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "float32",
+    workers: options.Workers = 0,
+    role: options.Role = "trainer",
+    state_dir: options.StateDir = None,
+    tls_ca: options.TlsCa = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    insecure: options.Insecure = False,
+    dashboard: options.Dashboard = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
+    from domo_client.doctor import doctor as examine
+
+    raise typer.Exit(examine(_setup(locals()), as_json))
+
+
+@app.command()
+def support_bundle(
+    server: options.Server = None,
+    name: options.Name = None,
+    data: options.Data = None,
+    shard: options.Shard = None,
+    task: options.Task = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "float32",
+    workers: options.Workers = 0,
+    role: options.Role = "trainer",
+    state_dir: options.StateDir = None,
+    tls_ca: options.TlsCa = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    insecure: options.Insecure = False,
+    dashboard: options.Dashboard = None,
+    log: Annotated[Path | None, typer.Option(help="A log file; its last lines go in.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The archive to write.")] = None,
+) -> None:
+    """Write an archive for whoever helps you: what doctor finds, versions; no data, no keys."""
+    from domo_client.support_bundle import write_bundle
+
+    write_bundle(_setup(locals()), log, out)
+
+
+def _setup(given: dict[str, Any]) -> "Setup":
+    """The flags of doctor, for its checks; log lines as joining has them, but warnings only."""
+    from domo_client.checks import Setup
+
+    setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
+    silo_id = given["name"] or host_name()
+    tls = TlsFiles(given["tls_ca"], given["tls_cert"], given["tls_key"])
+    same = ("server", "data", "shard", "device", "precision", "workers", "role", "insecure")
+    return Setup(
+        name=silo_id,
+        state_dir=given["state_dir"] or default_state(silo_id),
+        tasks=tuple(given["task"] or ()),
+        tls=None if tls == TlsFiles() else tls,
+        dashboard=given["dashboard"],
+        **{key: given[key] for key in same},
+    )
 
 
 def main() -> None:

@@ -97,15 +97,17 @@ def _banner(settings: "ServerConfig", where: "Started") -> None:
 
 
 @app.command()
-def check(config: Annotated[Path, typer.Argument(help="federation.toml")]) -> None:
-    """Read a configuration file and say what it means, without starting anything."""
-    from domo_server.config import load_config
+def check(
+    config: Annotated[Path, typer.Argument(help="federation.toml")],
+    file_only: Annotated[
+        bool, typer.Option("--file-only", help="Read the file, look at nothing else.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """See whether a coordinator could start here with a configuration file; starts nothing."""
+    from domo_server.check import check as look
 
-    settings, runs = load_config(config, {})
-    say(f"{config} is good: silos at {settings.listen}, {len(runs)} runs")
-    for run in runs:
-        who = ", ".join(run.roster) if run.roster else f"the first {run.num_silos} silos"
-        say(f"  {run.title}: {run.method} on {run.task}, {run.num_rounds} rounds, {who}")
+    raise typer.Exit(look(config, as_json, file_only))
 
 
 @app.command()

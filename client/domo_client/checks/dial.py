@@ -1,0 +1,190 @@
+"""Sockets to the coordinator, by the way that grpc would take, and what is spoken at the other end.
+
+What a port speaks is found out from its first bytes and from `ssl`'s own codes.
+"""
+
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Literal
+from urllib.parse import urlsplit
+
+CONNECT_S = 5.0
+PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Those that grpc reads, the first one set; it reads them in lower case only."""
+NO_PROXY_VARIABLES = ("no_grpc_proxy", "no_proxy")
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How HTTP/2 begins: the client's preface and a frame of no settings."""
+Spoken = Literal["grpc", "http", "tls", "nothing", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy that the environment names.
+
+    Attributes:
+        variable: The variable that names it.
+        host: Its host.
+        port: Its port.
+        head: Its `Proxy-Authorization` line, if it wants one.
+    """
+
+    variable: str
+    host: str
+    port: int
+    head: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def proxy_for(host: str) -> Proxy | None:
+    """The proxy that grpc takes to a host, by its rules; None: it dials directly."""
+    variable = next((v for v in PROXY_VARIABLES if os.environ.get(v)), None)
+    if variable is None or _is_excepted(host):
+        return None
+    try:
+        url = urlsplit(os.environ[variable])
+        port = url.port or 443
+    except ValueError:
+        return None
+    if url.scheme != "http" or not url.hostname:
+        return None  # grpc does not take it
+    head = ""
+    if url.username is not None:
+        from base64 import b64encode
+
+        secret = f"{url.username}:{url.password or ''}".encode()
+        head = f"Proxy-Authorization: Basic {b64encode(secret).decode()}\r\n"
+    return Proxy(variable, url.hostname, port, head)
+
+
+def _is_excepted(host: str) -> bool:
+    listed = next((os.environ[v] for v in NO_PROXY_VARIABLES if os.environ.get(v)), "")
+    for entry in filter(None, (part.strip() for part in listed.split(","))):
+        if host.lower().endswith(entry.lower()):
+            return True
+        try:
+            if ip_address(host) in ip_network(entry, strict=False):
+                return True
+        except (ValueError, TypeError):
+            continue
+    return False
+
+
+class ProxyRefusedError(OSError):
+    """The proxy answers, and does not let the connection through."""
+
+
+def dial(host: str, port: int, proxy: Proxy | None) -> socket.socket:
+    """A connection to host:port.
+
+    Raises:
+        OSError: Nobody answers; `ProxyRefusedError`: the proxy says no.
+    """
+    if proxy is None:
+        return socket.create_connection((host, port), CONNECT_S)
+    sock = socket.create_connection((proxy.host, proxy.port), CONNECT_S)
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        sock.sendall(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{proxy.head}\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n") and len(answer) < 65536:
+            byte = sock.recv(1)
+            if not byte:
+                break
+            answer += byte
+        status = answer.split(b"\r\n")[0].decode(errors="replace")
+        if status.split(" ")[1:2] != ["200"]:
+            raise ProxyRefusedError(status[:100] or "it hung up")
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def first_bytes(sock: socket.socket) -> bytes:
+    """Begin HTTP/2 and read how the other end answers; empty: it hung up or says nothing.
+
+    Raises:
+        ssl.SSLError: The other end refuses what it was shown.
+    """
+    got = b""
+    try:
+        sock.sendall(PREFACE)
+        while len(got) < 9:
+            more = sock.recv(9 - len(got))
+            if not more:
+                break
+            got += more
+    except ssl.SSLError:
+        raise
+    except OSError:
+        pass
+    return got
+
+
+def is_http2(answer: bytes) -> bool:
+    """Whether an answer begins as HTTP/2 must: with a frame of settings."""
+    return len(answer) == 9 and answer[3] == 4 and struct.unpack(">I", answer[5:])[0] == 0
+
+
+def spoken_without_tls(host: str, port: int, proxy: Proxy | None) -> Spoken:
+    """What a port speaks to somebody who speaks plain HTTP/2.
+
+    Raises:
+        OSError: It cannot be connected to.
+    """
+    with dial(host, port, proxy) as sock:
+        answer = first_bytes(sock)
+    if is_http2(answer):
+        return "grpc"
+    if answer.startswith(b"HTTP/"):
+        return "http"
+    if answer[:2] == b"\x15\x03" or speaks_tls(host, port, proxy):
+        return "tls"
+    return "other" if answer else "nothing"
+
+
+def bare_context() -> ssl.SSLContext:
+    """TLS that believes any certificate: it is looked at afterwards."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def speaks_tls(host: str, port: int, proxy: Proxy | None) -> bool:
+    """Whether a port speaks TLS, be it to say no.
+
+    Raises:
+        OSError: It cannot be connected to.
+    """
+    try:
+        with tls_socket(host, port, proxy, bare_context()):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "") and "WRONG_VERSION" not in (error.reason or "")
+    except OSError:
+        return False
+
+
+@contextmanager
+def tls_socket(
+    host: str, port: int, proxy: Proxy | None, context: ssl.SSLContext
+) -> Iterator[ssl.SSLSocket]:
+    """A connection after its TLS handshake.
+
+    Raises:
+        OSError: No connection; `ssl.SSLError`: no handshake.
+    """
+    with dial(host, port, proxy) as sock:
+        named = context.wrap_socket(sock, server_hostname=host)
+        with named:
+            yield named

@@ -1,0 +1,117 @@
+"""This machine: device, memory, disk, state folder, shared memory."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from domo.errors import ConfigError
+from domo.findings import Finding, ok, problem, unchecked, warning
+from domo.folders import check_folder, check_space, human_size
+from domo_client.agent import parse_device
+from domo_client.checks import Facts, Setup
+
+MODELS_ON_DISK = 8
+"""In the state folder, at most: three vectors, one that arrives, one update, three residuals."""
+MODELS_IN_MEMORY = 6
+"""At least, while it trains: weights, gradients, momentum, two vectors, and the update."""
+SMALL_DISK = 10_000_000
+"""What is wanted where the model's size is not known."""
+SHM = Path("/dev/shm")
+SHM_PER_WORKER = 128 << 20
+
+
+def device(setup: Setup, facts: Facts) -> Iterator[Finding]:
+    """Whether the device is there and has memory for the model."""
+    try:
+        facts.device = parse_device(setup.device)
+    except ConfigError as error:
+        yield problem(str(error).removesuffix("; try auto or cpu"), _mend_device(setup.device))
+        return
+    what = str(facts.device)
+    if facts.device.type == "cuda":
+        free = torch.cuda.mem_get_info(facts.device)[0]
+        what = f"{what} ({torch.cuda.get_device_name(facts.device)})"
+    else:
+        free = available_memory()
+    text = f"{what} is there, with {human_size(free)} of memory free"
+    need = MODELS_IN_MEMORY * (facts.model_bytes or 0)
+    if free < need:
+        size = human_size(facts.model_bytes or 0)
+        mend = "end what else uses it, or train on a larger device"
+        yield problem(f"{text}; a model of {size} needs {human_size(need)}", mend)
+    else:
+        yield ok(text)
+
+
+def _mend_device(text: str) -> str:
+    if not text.startswith("cuda"):
+        return "give --device auto, cpu, cuda or cuda:1"
+    if torch.version.cuda is None:
+        return "--device cpu or auto, or install a build of torch with CUDA"
+    count = torch.cuda.device_count()
+    if count:
+        return f"there are {count} GPUs here, cuda:0 to cuda:{count - 1}; or --device cpu"
+    return (
+        "no GPU is to be seen: --device cpu or auto, or see to the driver (nvidia-smi), "
+        "CUDA_VISIBLE_DEVICES, and docker's --gpus"
+    )
+
+
+def available_memory() -> int:
+    """Bytes that this process could still take, within the limit of its container."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                free = 1024 * int(line.split()[1])
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        used = (group / "memory.current").read_text(encoding="ascii")
+        if limit != "max":
+            free = min(free, max(0, int(limit) - int(used)))
+    except (OSError, ValueError):
+        pass
+    return free
+
+
+def state_folder(setup: Setup) -> Iterator[Finding]:
+    """Whether the state folder can be written and is not in use."""
+    yield from check_folder(setup.state_dir, "domo-client")
+
+
+def space(setup: Setup, facts: Facts) -> Iterator[Finding]:
+    """Whether the state folder has room for the model."""
+    if facts.model_bytes is None:
+        yield check_space(setup.state_dir, SMALL_DISK, "the least; the model's size is not known")
+        return
+    size = human_size(facts.model_bytes)
+    needed = MODELS_ON_DISK * facts.model_bytes + SMALL_DISK
+    already = _size(setup.state_dir)
+    what = f"{MODELS_ON_DISK} times a model of {size}"
+    yield check_space(setup.state_dir, max(SMALL_DISK, needed - already), what)
+
+
+def _size(folder: Path) -> int:
+    """Bytes that a state folder takes already; they are written over."""
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+
+
+def shared_memory(setup: Setup) -> Iterator[Finding]:
+    """Whether loader processes have room for their batches."""
+    if not setup.workers:
+        yield ok("not needed without loader processes (--workers 0)")
+        return
+    if not SHM.is_dir():
+        yield unchecked(f"there is no {SHM} here")
+        return
+    free = shutil.disk_usage(SHM).free
+    wanted = setup.workers * SHM_PER_WORKER
+    text = f"{human_size(free)} are free in {SHM} for {setup.workers} loader processes"
+    if free < wanted:
+        mend = f"in a container: --shm-size {-(-wanted // (1 << 30))}g or more; or fewer --workers"
+        yield warning(f"{text}; {human_size(wanted)} are safe", mend)
+    else:
+        yield ok(text)

@@ -1,0 +1,241 @@
+"""`domo-server check`: could a coordinator start here with this file? Changes nothing."""
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from domo.certificates import alternative_names, check_dates, check_pair, read_certificates
+from domo.console import say
+from domo.errors import ConfigError, DomoError
+from domo.findings import Finding, Report, ok, problem, warning
+from domo.folders import check_folder, check_space, human_size
+from domo.model_file import build_model
+from domo.run_config import RunConfig
+from domo.tasks import load_task
+from domo.vector import FlatModel, Section
+from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
+from domo_server.coordinator import check_submission
+
+PORTS_TRIED = 50
+MODELS_OF_A_RUN = 10
+"""In a run's folder, at most: x_0, two checkpoints, exports, the model."""
+SMALL_DISK = 100_000_000
+"""What is wanted beside the models: database, logs of it, the odd leftover."""
+RENEW = "have it renewed, and restart the coordinator with the new one"
+
+
+def check(path: Path, as_json: bool, file_only: bool) -> int:
+    """Look, print, and return the exit code.
+
+    Args:
+        path: federation.toml.
+        as_json: Print findings as JSON.
+        file_only: Read the file, and look at nothing else.
+
+    Raises:
+        ConfigError: The file is not good.
+    """
+    report = Report(as_json)
+    try:
+        settings, runs = load_config(path, {})
+        name_runs(runs)
+    except ConfigError as error:
+        if as_json:
+            mend = "mend the file; docs/configuration.md has all keys"
+            report.add("configuration", problem(str(error), mend))
+            say(report.as_json())
+        raise
+    report.add("configuration", ok(f"{path} is good: silos at {settings.listen}, {len(runs)} runs"))
+    if not as_json:
+        _tell_runs(runs)
+    if not file_only:
+        _look(report, settings, runs)
+    if as_json:
+        say(report.as_json())
+    elif not file_only:
+        report.close("nothing is wrong: a coordinator can start here")
+    return report.exit_code
+
+
+def _tell_runs(runs: Sequence[RunConfig]) -> None:
+    for run in runs:
+        who = ", ".join(run.roster) if run.roster else f"the first {run.num_silos} silos"
+        say(f"  {run.title}: {run.method} on {run.task}, {run.num_rounds} rounds, {who}")
+
+
+def _look(report: Report, settings: ServerConfig, runs: Sequence[RunConfig]) -> None:
+    sizes: dict[str, int] = {}
+    report.run("runs", lambda: submissions(runs, sizes))
+    report.run("port for silos", lambda: silo_port(settings))
+    report.run("port of the dashboard", lambda: dashboard_port(settings))
+    report.run("TLS files", lambda: certificates(settings))
+    report.run("state folder", lambda: check_folder(settings.state_dir, "domo-server"))
+    report.run("disk space", lambda: space(settings, runs, sizes))
+    report.run("database", lambda: database(settings))
+
+
+def submissions(runs: Sequence[RunConfig], sizes: dict[str, int]) -> Iterator[Finding]:
+    """Whether each run could be queued; notes the size of its model by the run's name."""
+    if not runs:
+        yield ok("none in the file: the coordinator will be idle until `domo submit`")
+    for name, run in name_runs(runs):
+        try:
+            check_submission(run)
+            if run.initial_model:
+                sizes[name] = Path(run.initial_model).stat().st_size
+            else:
+                layout = FlatModel(build_model(load_task(run.task), run.seed)).layout
+                sizes[name] = sum(layout.num_bytes(section) for section in Section)
+        except DomoError as error:
+            yield problem(f"{name}: {error}", "mend the run in the file")
+        else:
+            yield ok(f"{name} can be queued; its model has {human_size(sizes[name])}")
+
+
+def silo_port(settings: ServerConfig) -> Iterator[Finding]:
+    """Whether the port for silos is free."""
+    reason = _taken(settings.listen)
+    mend = 'stop what is there, or choose another: listen = "HOST:PORT", or --listen'
+    if reason:
+        yield problem(f"cannot listen on {settings.listen}: {reason}", mend)
+    else:
+        yield ok(f"{settings.listen} is free")
+
+
+def dashboard_port(settings: ServerConfig) -> Iterator[Finding]:
+    """Whether the dashboard's port is free, or one of those that are tried without one."""
+    mend = 'stop what is there, or choose another: dashboard = "HOST:PORT", or --dashboard'
+    address = settings.dashboard
+    if address is not None:
+        reason = _taken(address)
+        if reason:
+            yield problem(f"the dashboard cannot listen on {address}: {reason}", mend)
+        else:
+            yield ok(f"{address} is free")
+        return
+    host, _, port = DEFAULT_DASHBOARD.rpartition(":")
+    tried = (f"{host}:{p}" for p in range(int(port), int(port) + PORTS_TRIED))
+    free = next((a for a in tried if not _taken(a)), None)
+    if free is None:
+        yield problem(f"no port is free from {DEFAULT_DASHBOARD} on", mend)
+    else:
+        yield ok(f"{free} is free")
+
+
+def _taken(address: str) -> str:
+    """Why nobody can listen on an address; empty: one can."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        with socket.socket(family, kind, protocol) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(where)
+    except (OSError, OverflowError) as error:
+        return (getattr(error, "strerror", None) or str(error)).lower()
+    return ""
+
+
+def certificates(settings: ServerConfig) -> Iterator[Finding]:
+    """The PEM files of [server.tls]: readable, fitting, valid."""
+    tls = settings.tls
+    if tls is None:
+        yield ok(f"no TLS: silos speak plain text to {settings.listen}")
+        return
+    yield from check_pair(tls.cert, tls.key)
+    try:
+        own = read_certificates(tls.cert, "cert")[0]
+    except ConfigError:
+        own = None
+    if own is not None:
+        yield check_dates(own, f"the certificate {tls.cert}", RENEW, time.time())
+        names = alternative_names(own)
+        if names:
+            yield ok(f"silos can dial {', '.join(names)}")
+        else:
+            text = f"the certificate {tls.cert} has no subject alternative name"
+            yield problem(text, "have one made with the names that silos dial; they refuse others")
+    if tls.client_ca is not None:
+        try:
+            ca = read_certificates(tls.client_ca, "client_ca")[0]
+        except ConfigError as error:
+            yield problem(str(error), "check the path, its owner and its permissions")
+        else:
+            yield check_dates(ca, f"the silos' CA {tls.client_ca}", RENEW, time.time())
+
+
+def space(
+    settings: ServerConfig, runs: Sequence[RunConfig], sizes: dict[str, int]
+) -> Iterator[Finding]:
+    """Whether the state folder has room for the runs of the file."""
+    models = sum(MODELS_OF_A_RUN * size for size in sizes.values())
+    spool = max(
+        (run.expected_silos * sizes.get(name, 0) for name, run in name_runs(runs)), default=0
+    )
+    what = f"{len(sizes)} runs of {MODELS_OF_A_RUN} models each, an update of each silo"
+    yield check_space(settings.state_dir, SMALL_DISK + models + spool, what)
+
+
+def database(settings: ServerConfig) -> Iterator[Finding]:
+    """Whether the database can be reached, and whether this version of domo can read it."""
+    try:
+        url = make_url(settings.database_url)
+    except SQLAlchemyError as error:
+        yield problem(f"database: no URL of SQLAlchemy: {error}", "see docs/configuration.md")
+        return
+    shown = url.render_as_string()  # without the password
+    mend = "is it reachable, do user and database exist, is it whole? Else restore a backup"
+    with tempfile.TemporaryDirectory(prefix="domo-check-") as folder:
+        file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+        try:
+            if file is not None:
+                if not file.exists():
+                    yield ok(f"{shown} will be made at the start")
+                    return
+                copy = _copied(file, Path(folder))  # to look into the file itself may change it
+                url = url.set(database=str(copy))
+            engine = create_engine(url)
+            try:
+                with engine.connect() as connection:
+                    version = MigrationContext.configure(connection).get_current_revision()
+            finally:
+                engine.dispose()
+        except (SQLAlchemyError, OSError, ImportError) as error:
+            first = str(error).splitlines()[0]
+            yield problem(f"the database {shown} cannot be read: {first}", mend)
+            return
+    yield _version(shown, version)
+
+
+def _copied(file: Path, folder: Path) -> Path:
+    """A SQLite database with what is still in its log."""
+    for suffix in ("", "-wal"):
+        source = file.with_name(file.name + suffix)
+        if source.exists():
+            shutil.copyfile(source, folder / (file.name + suffix))
+    return folder / file.name
+
+
+def _version(shown: str, version: str | None) -> Finding:
+    config = Config()
+    scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
+    config.set_main_option("script_location", scripts)
+    known = [s.revision for s in ScriptDirectory.from_config(config).walk_revisions()]
+    if version is None:
+        return ok(f"{shown} is empty; the tables are made at the start")
+    if version not in known:
+        text = f"{shown} has version {version}, which this domo does not know (newest: {known[0]})"
+        return problem(text, "it was made by a newer domo: install that, or restore a backup")
+    if version != known[0]:
+        text = f"{shown} has version {version}; the start brings it to {known[0]} for good"
+        return warning(text, "make a backup first: an older domo cannot read it afterwards")
+    return ok(f"{shown} can be reached, version {version}")
