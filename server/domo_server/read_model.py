@@ -12,6 +12,7 @@ from domo.run_config import RunConfig
 from domo.tensor_file import TensorFile
 from domo_server.checkpoint import FROZEN_FILE, export_model, load_checkpoint
 from domo_server.coordinator import Coordinator
+from domo_server.pace import Pace
 from domo_server.status import (
     ENDED,
     Event,
@@ -44,7 +45,7 @@ class CoordinatorView:
 
     def __init__(self, coordinator: Coordinator, grpc_address: str, tls: bool):
         self._c, self._address, self._tls = coordinator, grpc_address, tls
-        self._store = coordinator.store
+        self._store, self._pace = coordinator.store, Pace()
         self._digested: dict[str, tuple[Any, _Digest]] = {}
 
     # reading
@@ -100,8 +101,9 @@ class CoordinatorView:
     async def silos(self) -> Sequence[SiloStatus]:
         """All silos, by id."""
         rows = await asyncio.to_thread(self._store.all_silos)
-        status = self._c.sessions.status
-        return [status(r["silo_id"], r["role"], r["software_version"], r["dropped"]) for r in rows]
+        fields = ("silo_id", "role", "software_version", "dropped")
+        found = (self._c.sessions.status(*(row[f] for f in fields)) for row in rows)
+        return [self._pace.add_to(silo) for silo in found]
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         """The newest events with an id above `after`, oldest first."""

@@ -50,6 +50,11 @@ class SiloStatus(_Frozen):
     """Its last failure, until it works again."""
     dropped: str | None = None
     """Why an admin has left it out; None: it takes part."""
+    phase_s: float | None = None
+    """Seconds in this phase, since somebody looked; offline: since it was last heard of."""
+    sent_per_s: float | None = None
+    """Bytes a second over the last 10 s."""
+    received_per_s: float | None = None
 
 
 class MetricPoint(_Frozen):

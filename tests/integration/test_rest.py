@@ -1,6 +1,8 @@
 """REST, the event stream and the page, through ASGI, over a federation that is made up."""
 
 import asyncio
+import csv
+import io
 import json
 import re
 from collections.abc import AsyncIterator
@@ -13,12 +15,15 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
+from domo.methods import METHODS, PRESETS
 from domo.run_config import RunConfig
+from domo.tasks import TASKS
 from domo_server.dashboard import DashboardServer, create_app, examples
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.app import STATIC
+from domo_server.dashboard.faults import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
-from domo_server.status import ENDED, Event, SiloStatus
+from domo_server.status import ENDED, Event, MetricPoint, SiloStatus
 from tests.made_up import Federation
 
 TOKEN = "a-token-of-the-admin-that-is-long-enough"
@@ -61,7 +66,8 @@ def refused(answer: httpx.Response, status: int, code: str, *words: str) -> None
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
     assert set(body) == {"error"}
-    assert set(body["error"]) == {"code", "message", "status"}
+    with_fields = {"fields"} if code == "invalid_config" else set()
+    assert set(body["error"]) == {"code", "message", "status"} | with_fields
     assert body["error"]["code"] == code
     assert body["error"]["status"] == status
     for word in words:
@@ -159,6 +165,78 @@ def test_history_is_a_download(app: FastAPI) -> None:
     assert body["format_version"] == 1
     assert body["run"]["run_id"] == "1-fedavg"
     assert body["rounds"][0]["train_loss"] == 2.0
+
+
+def test_history_is_a_table_too(app: FastAPI, federation: Federation) -> None:
+    federation.run_list[0] = federation.run_list[0].model_copy(
+        update={
+            "metrics": [
+                MetricPoint(model_index=i, metrics={"accuracy": a}, num_silos=1, num_samples=9)
+                for i, a in enumerate((0.1, 0.5))
+            ]
+        }
+    )
+    left_out = {"site-b": "=SUM(A1)"}
+    federation.round_list[0] = federation.round_list[0].model_copy(update={"left_out": left_out})
+    answer = get(app, "/runs/1-fedavg/history.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "1-fedavg-history.csv" in answer.headers["content-disposition"]
+    start, first, second = csv.DictReader(io.StringIO(answer.text))
+    assert (start["model_index"], start["test_accuracy"], start["silo_id"]) == ("0", "0.1", "")
+    assert (first["silo_id"], first["took_part"], first["num_steps"]) == ("site-a", "yes", "12")
+    assert (first["model_index"], first["test_accuracy"], first["update_norm"]) == ("1", "0.5", "")
+    assert (second["silo_id"], second["took_part"]) == ("site-b", "no")
+    assert second["left_out"] == "'=SUM(A1)"  # no formula for a spreadsheet
+
+
+def test_rounds_from_one_on(app: FastAPI, federation: Federation) -> None:
+    first = federation.round_list[0]
+    federation.round_list += [first.model_copy(update={"round_index": i}) for i in (1, 2)]
+    rounds = get(app, "/runs/1-fedavg/rounds?after=0").json()
+    assert [record["round_index"] for record in rounds] == [1, 2]
+    assert len(get(app, "/runs/1-fedavg/rounds").json()) == 3
+    refused(get(app, "/runs/1-fedavg/rounds?after=-2"), 422, "invalid_request", "after")
+
+
+def test_the_options_of_a_run_are_those_of_the_code(app: FastAPI) -> None:
+    options = get(app, "/run-options").json()
+    assert options["config_schema"] == json.loads(json.dumps(RunConfig.model_json_schema()))
+    assert [method["name"] for method in options["methods"]] == [*METHODS, *PRESETS]
+    assert [task["name"] for task in options["tasks"]] == list(TASKS)
+    unused = {method["name"]: method["unused"] for method in options["methods"]}
+    assert unused["DOMO"] == []
+    assert unused["FedAvg"] == ["server_momentum", "local_momentum", "fusion_coef"]
+    assert unused["FedACG"] == ["local_momentum", "fusion_coef", "server_lr"]
+
+
+def test_the_form_has_every_setting() -> None:
+    text = (STATIC / "form_fields.js").read_text()
+    fields = re.findall(r'key: "(\w+)"', text)
+    as_json = re.findall(r"AS_JSON = \[(.*)\]", text)[0]
+    assert sorted(fields + re.findall(r'"(\w+)"', as_json)) == sorted(RunConfig.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        ("run: num_rounds = 0: must be above 0", ["num_rounds"]),
+        ("run: 2 faults\n  task: missing\n  local_lr = -1: no", ["task", "local_lr"]),
+        ("run: foo: unknown key (known: name, task)", [""]),
+        ("run: give num_silos or roster, not both", ["num_silos"]),
+        ("there is a run named 'x' already; give this one another name", ["name"]),
+        ("there is no task 'x'; `domo tasks` lists those there are", ["task"]),
+        ("run: weights.site-a = 0: must be greater than 0", ["weights"]),
+        ("something else", [""]),
+        ("", [""]),
+    ],
+)
+def test_a_refusal_is_put_to_its_fields(message: str, fields: list[str]) -> None:
+    found = faults_by_field(message)
+    assert list(found) == fields
+    lines = message.removeprefix("run: ").splitlines() or [""]
+    assert [text for texts in found.values() for text in texts] == [
+        line.strip() for line in lines[len(lines) > 1 :]
+    ]
 
 
 def test_model_is_a_download_named_by_round(
@@ -559,7 +637,9 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
         ("GET", "/api/v1/runs/{run_id}"),
         ("GET", "/api/v1/runs/{run_id}/rounds"),
         ("GET", "/api/v1/runs/{run_id}/history.json"),
+        ("GET", "/api/v1/runs/{run_id}/history.csv"),
         ("GET", "/api/v1/runs/{run_id}/model"),
+        ("GET", "/api/v1/run-options"),
         ("POST", "/api/v1/runs/{run_id}/pause"),
         ("POST", "/api/v1/runs/{run_id}/resume"),
         ("POST", "/api/v1/runs/{run_id}/stop"),

@@ -9,7 +9,8 @@
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from domo.errors import ConfigError, DomoError, TaskError
+from domo_server.dashboard.faults import faults_by_field
 
 logger = logging.getLogger(__name__)
 
@@ -34,21 +36,30 @@ class ApiError(Exception):
         code: Stable name of the kind of error.
         message: What was wrong and what to do.
         headers: Further headers of the answer.
+        fields: What is wrong, by the field of a config that it is about.
     """
 
     def __init__(
-        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        fields: Mapping[str, Sequence[str]] | None = None,
     ):
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
         self.headers = headers
+        self.fields = fields
 
     def response(self) -> JSONResponse:
         """The answer in the one shape."""
-        body = {"error": {"code": self.code, "message": self.message, "status": self.status}}
-        return JSONResponse(body, self.status, headers=self.headers)
+        error: dict[str, Any] = {"code": self.code, "message": self.message, "status": self.status}
+        if self.fields is not None:
+            error["fields"] = self.fields
+        return JSONResponse({"error": error}, self.status, headers=self.headers)
 
 
 def not_found(run_id: str) -> ApiError:
@@ -71,7 +82,8 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(DomoError)
     async def _domo(_request: Request, exc: DomoError) -> JSONResponse:
         if isinstance(exc, ConfigError | TaskError):
-            return ApiError(422, "invalid_config", str(exc)).response()
+            fields = faults_by_field(str(exc))
+            return ApiError(422, "invalid_config", str(exc), fields=fields).response()
         if exc.retryable:
             return ApiError(503, "unavailable", f"{exc}. Try again in a moment.").response()
         logger.error("request failed: %s", exc, exc_info=exc)

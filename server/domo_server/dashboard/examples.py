@@ -9,10 +9,13 @@ from domo_server.dashboard.models import (
     ErrorBody,
     ErrorDetail,
     History,
+    MethodOption,
+    RunOptions,
     Session,
     SiloDetail,
     SiloRound,
     StreamMessage,
+    TaskOption,
 )
 from domo_server.status import (
     Event,
@@ -92,6 +95,9 @@ SILO = SiloStatus(
     device="cuda:0",
     software_version="0.1.0",
     last_seen_s=0.4,
+    phase_s=1.6,
+    sent_per_s=3050.4,
+    received_per_s=6100.8,
 )
 EVENT = Event(
     event_id=17,
@@ -137,6 +143,19 @@ STATUS = Status(
 )
 HISTORY = History(run=RUN, rounds=[ROUND])
 SESSION = Session(admin=True)
+OPTIONS = RunOptions(
+    config_schema={"type": "object", "properties": {"num_rounds": {"type": "integer"}}},
+    methods=[
+        MethodOption(
+            name="FedAvgSM",
+            kind="paper",
+            row="FedAvgSM",
+            source=None,
+            unused=["local_momentum", "fusion_coef"],
+        )
+    ],
+    tasks=[TaskOption(name="digits", description="8x8 digits (embedded), small CNN: the demo")],
+)
 STREAM = (
     f"event: status\nid: {EVENT.event_id}\n"
     f"data: {StreamMessage(status=STATUS, run=RUN, events=[EVENT]).model_dump_json()}\n\n"
@@ -190,8 +209,9 @@ def silo_errors(*statuses: int) -> Responses:
 
 def _entry(status: int, code: str, message: str) -> dict[str, Any]:
     body = ErrorBody(error=ErrorDetail(code=code, message=message, status=status))
+    shown = body.model_dump(exclude_none=True)
     return {
         "model": ErrorBody,
         "description": f"`{code}`",
-        "content": {"application/json": {"example": body.model_dump()}},
+        "content": {"application/json": {"example": shown}},
     }

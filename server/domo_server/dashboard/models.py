@@ -1,7 +1,7 @@
 """The JSON shapes that REST adds to those of `domo_server.status`."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,10 @@ class ErrorDetail(_Frozen):
     code: str = Field(examples=["not_found"], description="Stable; programs may depend on it.")
     message: str = Field(description="What was wrong and what to do.")
     status: int = Field(examples=[404], description="The HTTP status again.")
+    fields: Mapping[str, Sequence[str]] | None = Field(
+        default=None,
+        description="With `invalid_config` only: what is wrong, by the field that it is about.",
+    )
 
 
 class ErrorBody(_Frozen):
@@ -30,6 +34,31 @@ class Session(_Frozen):
     """Who is asking."""
 
     admin: bool = Field(description="Whether this caller may change something.")
+
+
+class MethodOption(_Frozen):
+    """A method or preset that a run can have."""
+
+    name: str
+    kind: Literal["paper", "variant", "preset"]
+    row: str = Field(description="The method that carries it out; its own name but for a preset.")
+    source: str | None = Field(description="Where a preset was published.")
+    unused: Sequence[str] = Field(description="Settings that it does not look at.")
+
+
+class TaskOption(_Frozen):
+    """A named task. Others are written module:Class."""
+
+    name: str
+    description: str
+
+
+class RunOptions(_Frozen):
+    """What a run can be made of."""
+
+    config_schema: Mapping[str, Any] = Field(description="JSON schema of a run's config.")
+    methods: Sequence[MethodOption]
+    tasks: Sequence[TaskOption]
 
 
 class SiloRound(_Frozen):

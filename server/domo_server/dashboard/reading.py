@@ -10,7 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from domo_server.dashboard import examples
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.examples import answer, errors, other, silo_errors
-from domo_server.dashboard.models import History, SiloDetail
+from domo_server.dashboard.history_csv import history_csv
+from domo_server.dashboard.models import History, RunOptions, SiloDetail
+from domo_server.dashboard.run_options import run_options
 from domo_server.dashboard.silo_detail import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.status import (
@@ -100,6 +102,11 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """
         return EventStream(streams.messages(parse_event_id(last_event_id)))
 
+    @router.get("/run-options", responses=answer(examples.OPTIONS), tags=["runs"])
+    async def options() -> RunOptions:
+        """What a run can be made of: the schema of its config, methods and tasks."""
+        return run_options()
+
     @router.get("/runs", responses=answer([examples.SUMMARY]), tags=["runs"])
     async def runs() -> Sequence[RunSummary]:
         """All runs, newest first."""
@@ -115,9 +122,12 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         responses=answer([examples.ROUND]) | errors(404, 422),
         tags=["runs"],
     )
-    async def rounds(run_id: str) -> Sequence[RoundRecord]:
+    async def rounds(
+        run_id: str,
+        after: Annotated[int, Query(ge=-1, description="Only rounds above this index.")] = -1,
+    ) -> Sequence[RoundRecord]:
         """Its rounds, oldest first: who took part, who was left out and why, training loss."""
-        return await committed_rounds(run_id)
+        return [r for r in await committed_rounds(run_id) if r.round_index > after]
 
     @router.get(
         "/runs/{run_id}/history.json",
@@ -130,6 +140,21 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         name = f"{run_id}-history.json"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
         return History(run=await detail(run_id), rounds=await committed_rounds(run_id))
+
+    @router.get(
+        "/runs/{run_id}/history.csv",
+        response_class=Response,
+        responses=other("text/csv", history_csv(examples.RUN, [examples.ROUND]), "As a table.")
+        | errors(404, 422),
+        tags=["runs"],
+    )
+    async def history_table(run_id: str) -> Response:
+        """The rounds as a table to keep: a row for each silo in each round."""
+        run = await detail(run_id)
+        text = await run_in_threadpool(history_csv, run, await committed_rounds(run_id))
+        name = f"{run_id}-history.csv"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(text, media_type="text/csv", headers=headers)
 
     @router.get(
         "/runs/{run_id}/model",

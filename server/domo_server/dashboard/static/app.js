@@ -1,37 +1,64 @@
-// Entry: keeps what the coordinator said last, and hands it to each part of the page.
+// Entry: keeps what the coordinator said last, and hands it to the page that is shown.
 
-import { setUpAdmin } from "./admin.js";
-import { Curves } from "./curves.js";
+import { ComparePage } from "./compare_page.js";
 import { byId, getJson, setAttr, setText } from "./dom.js";
-import { renderEvents, setUpEvents } from "./events.js";
-import { renderHeader } from "./header.js";
 import { live } from "./live.js";
-import { renderRuns } from "./runs.js";
-import { renderSilos } from "./silos.js";
+import { Overview } from "./overview.js";
+import { currentRoute } from "./router.js";
+import { RunPage } from "./run_page.js";
+import { RunsPage } from "./runs_page.js";
+import { SiloPage } from "./silo_page.js";
+import { StartPage } from "./start_page.js";
+import { setUpTheme } from "./theme_switch.js";
 
 const NUM_EVENTS = 100;
 const LINK_WORDS = { live: "Live", lost: "Connection lost, trying again", wait: "Connecting" };
+const READ_ONLY = "Read-only. To change anything, open the log-in link of the coordinator.";
 
-const state = { status: null, run: null, runs: [], events: [], receivedAt: 0, link: "wait" };
-const curves = new Curves();
-const admin = setUpAdmin(() => state);
-let drawn = true;
+const state = {
+  status: null, run: null, runs: null, events: [], receivedAt: 0, isAdmin: false, link: "wait",
+};
+const pages = {
+  overview: new Overview(byId("view-overview"), draw),
+  runs: new RunsPage(byId("view-runs"), draw),
+  run: new RunPage(byId("view-run"), draw),
+  compare: new ComparePage(byId("view-compare"), draw),
+  silo: new SiloPage(byId("view-silo"), draw),
+  new: new StartPage(byId("view-new"), draw),
+};
+let route = currentRoute();
+let waiting = false;
 let knownRuns = "";
 
 /** Draw at most once per frame, and not at all in a hidden tab. */
 function draw() {
-  if (!drawn) return;
-  drawn = false;
+  if (waiting) return;
+  waiting = true;
   requestAnimationFrame(() => {
-    drawn = true;
+    waiting = false;
     if (state.status === null) return;
-    renderHeader(state);
-    renderSilos(state);
-    renderRuns(state);
-    renderEvents(state);
-    curves.update(state);
-    admin.update();
+    const page = pages[route.page];
+    page.update(state, route);
+    setText(byId("version"), `coordinator ${state.status.version}`);
+    document.title = `${page.title(state, route)} \u2013 domo`;
   });
+}
+
+/** Show the page of the address; a reader's focus goes to its top. */
+function go(isFirst) {
+  route = currentRoute();
+  for (const [name, page] of Object.entries(pages)) page.host.hidden = name !== route.page;
+  const parts = { run: "runs", compare: "runs", silo: "overview" };
+  for (const link of document.querySelectorAll("[data-nav]")) {
+    const here = link.dataset.nav === (parts[route.page] ?? route.page);
+    setAttr(link, "aria-current", here ? "page" : null);
+  }
+  pages[route.page].enter?.(route);
+  if (!isFirst) {
+    scrollTo(0, 0);
+    byId("main").focus({ preventScroll: true });
+  }
+  draw();
 }
 
 function setLink(link) {
@@ -70,29 +97,37 @@ function receive(message) {
   draw();
 }
 
-for (const button of document.querySelectorAll("[data-copy]")) {
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(byId(button.dataset.copy).textContent);
-      button.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(byId(button.dataset.copy));
-      button.textContent = "Selected";
-    }
-    setTimeout(() => (button.textContent = "Copy"), 2000);
-  });
+async function askWhoIAm() {
+  const session = await getJson("api/v1/session").catch(() => ({ admin: false }));
+  state.isAdmin = session.admin;
+  setText(byId("role"), state.isAdmin ? "Logged in as admin" : READ_ONLY);
+  document.body.classList.toggle("admin", state.isAdmin);
+  draw();
 }
 
-document.addEventListener("click", (event) => {
-  if (!event.target.closest("#picker")) byId("picker").open = false;
-});
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && byId("picker").open) {
-    byId("picker").open = false;
-    byId("picker").querySelector("summary").focus();
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(byId(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(byId(button.dataset.copy));
+    button.textContent = "Selected";
   }
+  setTimeout(() => (button.textContent = "Copy"), 2000);
 });
 
-setUpEvents(draw);
-setInterval(draw, 1000); // "last seen" and the time left go on between messages
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the part after # is the page
+  byId("main").focus();
+});
+
+setUpTheme(() => {
+  for (const page of Object.values(pages)) page.recolour?.();
+});
+addEventListener("hashchange", () => go(false));
+setInterval(draw, 1000); // seconds in a phase and the time left go on between messages
+askWhoIAm();
+go(true);
 live("api/v1/stream", receive, setLink);

@@ -2,8 +2,6 @@
 
 export const byId = (id) => document.getElementById(id);
 
-const SVG = "http://www.w3.org/2000/svg";
-
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === true) node.setAttribute(name, "");
@@ -16,11 +14,6 @@ function fill(node, attributes, children) {
 /** An HTML element. */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
-}
-
-/** An SVG element. */
-export function s(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 /** Set the text if it differs, so that selections and screen readers are left in peace. */
@@ -62,12 +55,13 @@ export function fields(node) {
   return node._fields;
 }
 
-/** GET JSON; throws an Error with the server's own words. */
+/** GET JSON; throws an Error with the server's own words, and its `fields`. */
 export async function getJson(url, options) {
   const answer = await fetch(url, options);
   const body = await answer.json().catch(() => null);
   if (!answer.ok) {
-    throw new Error(body?.error?.message ?? `the coordinator answered ${answer.status}`);
+    const words = body?.error?.message ?? `the coordinator answered ${answer.status}`;
+    throw Object.assign(new Error(words), { fields: body?.error?.fields ?? null });
   }
   return body;
 }

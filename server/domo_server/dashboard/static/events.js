@@ -9,7 +9,8 @@ const NOTED = ["dropped", "paused"];
 const NUM_SHOWN = 100;
 const DAY_MS = 86400e3;
 
-const isProblem = (event) => BAD.includes(event.kind) || WARN.includes(event.kind);
+/** Whether something was refused, declined or has failed. */
+export const isProblem = (event) => BAD.includes(event.kind) || WARN.includes(event.kind);
 const problems = new Map(); // by id; they outlive the last events of all kinds
 
 function toneOf(kind) {
@@ -51,7 +52,12 @@ function chosen(events) {
   return newest.slice(0, NUM_SHOWN);
 }
 
-/** Draw the events; those that are there already never change. */
+/** A list of events; those that are there already never change. */
+export function renderList(host, events) {
+  keyed(host, events, (event) => event.event_id, create, () => {});
+}
+
+/** Draw the last events, or the last problems. */
 export function renderEvents({ events }) {
   remember(events);
   const shown = chosen(events);
@@ -59,5 +65,5 @@ export function renderEvents({ events }) {
   byId("no-events").textContent = events.length
     ? "Nothing was refused, and nothing failed." : "Nothing has happened yet.";
   byId("events").hidden = shown.length === 0;
-  keyed(byId("events"), shown, (event) => event.event_id, create, () => {});
+  renderList(byId("events"), shown);
 }

@@ -43,6 +43,24 @@ export function formatDuration(x) {
   return `${seconds} s`;
 }
 
+/** 0.4213 -> "0.421 s"; from ten minutes on in minutes. */
+export function formatSeconds(x) {
+  if (!isNumber(x)) return NONE;
+  if (x >= 600) return formatDuration(x);
+  return `${x.toFixed(x < 1 ? 3 : x < 10 ? 2 : 1)} s`;
+}
+
+/** Any number, with three or four digits that count. */
+export function formatNumber(x) {
+  if (!isNumber(x)) return NONE;
+  const size = Math.abs(x);
+  if (size >= 1e5 || (size > 0 && size < 1e-3)) return x.toExponential(2);
+  return x.toFixed(size < 10 ? 3 : size < 1000 ? 1 : 0);
+}
+
+/** 3050 -> "3.1 kB/s". */
+export const formatSpeed = (x) => (isNumber(x) ? `${formatBytes(Math.round(x))}/s` : NONE);
+
 /** How long ago, for something heard of `x` seconds ago. */
 export function formatAgo(x) {
   if (!isNumber(x)) return "not since start";

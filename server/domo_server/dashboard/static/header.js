@@ -23,14 +23,15 @@ export function dialAddress(grpcAddress) {
   return WILDCARDS.has(host) ? `${location.hostname}:${port}` : grpcAddress;
 }
 
-function roundWords(run) {
+export function roundWords(run) {
   const unit = run.num_rounds === 1 ? "round" : "rounds";
+  if (run.state === "QUEUED") return `${run.num_rounds} ${unit}, not begun`;
   const working = ["OPEN", "CLOSING", "PAUSED"].includes(run.state);
   if (working) return `Round ${Math.min(run.rounds_done + 1, run.num_rounds)} of ${run.num_rounds}`;
   return `${run.rounds_done} of ${run.num_rounds} ${unit} done`;
 }
 
-function timeLeft(run, elapsed) {
+export function timeLeft(run, elapsed) {
   if (hasEnded(run)) return run.finished_at ? `ended at ${formatClock(run.finished_at, false)}` : "";
   if (run.remaining_s == null || run.state === "PAUSED") return "";
   const left = Math.max(0, run.remaining_s - elapsed);
@@ -38,7 +39,7 @@ function timeLeft(run, elapsed) {
   return `about ${formatDuration(left)} left, until ${formatClock(end, left < 600)}`;
 }
 
-function aboutWords(run) {
+export function aboutWords(run) {
   const size = run.num_params == null ? [] : [`${formatCount(run.num_params)} parameters`];
   return [`${run.method} on ${run.task}`, ...size, `run ${run.run_id}`].join(" \u00b7 ");
 }
@@ -83,7 +84,6 @@ function renderNoRun() {
 /** Draw the header and the empty state of "no run". */
 export function renderHeader({ status, run, receivedAt }) {
   const elapsed = (performance.now() - receivedAt) / 1000;
-  setText(byId("version"), `coordinator ${status.version}`);
   setText(byId("tile-silos"), `${status.num_silos_online} of ${status.silos.length}`);
   byId("run-state").hidden = run === null;
   byId("no-run").hidden = run !== null;
@@ -92,6 +92,4 @@ export function renderHeader({ status, run, receivedAt }) {
   byId("run-detail").classList.toggle("calm", run !== null && !hasEnded(run));
   if (run) renderRun(run, status, elapsed);
   else renderNoRun();
-  const share = run?.num_rounds ? Math.round((100 * run.rounds_done) / run.num_rounds) : 0;
-  document.title = run ? `${share} % ${run.name} \u2013 domo` : "domo";
 }

@@ -1,28 +1,31 @@
 // One card for each silo, always at the same place; the line above counts them by phase.
 
 import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
-import { formatAgo, formatBytes, formatCount, formatLoss } from "./format.js";
+import {
+  NONE, formatBytes, formatCount, formatDuration, formatLoss, formatSpeed,
+} from "./format.js";
 import { dialAddress } from "./header.js";
+import { siloLink } from "./router.js";
 
 const PHASES = [
   "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
   "offline", "dropped",
 ];
 
-function create() {
+function create(silo) {
   const cell = (name, label) => h("div", {}, h("dt", {}, label), h("dd", { "data-f": name }));
   return h(
     "li",
     { class: "silo" },
     h("div", { class: "row" },
-      h("h3", { "data-f": "id" }), h("span", { class: "badge", "data-f": "phase" })),
+      h("h3", {}, h("a", { "data-f": "id", href: siloLink(silo.silo_id) })), h("span", { class: "badge", "data-f": "phase" })),
     h("p", { class: "muted small one-line", "data-f": "about" }),
     h("p", { class: "small note", "data-f": "dropped", hidden: true }),
     h("progress", { max: 1, value: 0, "data-f": "bar" }),
-    h("p", { class: "small row", }, h("span", { "data-f": "step" }),
+    h("p", { class: "small row wrap" }, h("span", { "data-f": "step" }),
       h("span", { class: "muted", "data-f": "seen" })),
-    h("dl", {}, cell("loss", "Loss"), cell("samples", "Samples"), cell("sent", "Sent"),
-      cell("received", "Received")),
+    h("dl", {}, cell("samples", "Samples"), cell("loss", "Train loss"),
+      cell("received", "Received"), cell("down", "Down"), cell("sent", "Sent"), cell("up", "Up")),
     h("p", { class: "error small", "data-f": "error", hidden: true }),
     h("p", { class: "admin-only row end" }, h("button", { type: "button", "data-f": "act" })),
   );
@@ -30,8 +33,15 @@ function create() {
 
 function stepWords(silo, numRounds) {
   if (silo.phase === "training" && silo.num_steps) return `step ${silo.step} of ${silo.num_steps}`;
-  if (silo.round_index == null) return "\u00a0";
+  if (silo.phase === "offline" || silo.round_index == null) return "\u00a0";
   return `round ${silo.round_index + 1}${numRounds ? ` of ${numRounds}` : ""}`;
+}
+
+/** How long it has been in its phase; of one that is away, since when. */
+export function phaseTime(silo, elapsed) {
+  if (silo.phase === "offline" && silo.last_seen_s == null) return "not seen since the start";
+  if (silo.phase === "offline") return `for ${formatDuration(silo.last_seen_s + elapsed)}`;
+  return silo.phase_s == null ? "" : `for ${formatDuration(silo.phase_s + elapsed)}`;
 }
 
 function update(card, silo, { run, elapsed }) {
@@ -56,11 +66,14 @@ function update(card, silo, { run, elapsed }) {
   setAttr(part.bar, "aria-label", `Local steps of ${silo.silo_id}`);
   setText(part.step, stepWords(silo, numRounds));
   const seen = silo.last_seen_s == null ? null : silo.last_seen_s + elapsed;
-  setText(part.seen, silo.phase === "offline" || seen > 5 ? `seen ${formatAgo(seen)}` : "seen now");
+  const silent = silo.phase !== "offline" && seen > 10 ? `, silent for ${formatDuration(seen)}` : "";
+  setText(part.seen, `${silo.phase} ${phaseTime(silo, elapsed)}${silent}`);
   setText(part.loss, formatLoss(silo.loss));
   setText(part.samples, formatCount(silo.num_samples ?? silo.num_eval_samples));
   setText(part.sent, formatBytes(silo.bytes_sent));
   setText(part.received, formatBytes(silo.bytes_received));
+  setText(part.down, silo.phase === "offline" ? NONE : formatSpeed(silo.received_per_s));
+  setText(part.up, silo.phase === "offline" ? NONE : formatSpeed(silo.sent_per_s));
   part.dropped.hidden = !isOut;
   setText(part.dropped, `Left out by the admin${silo.dropped ? `: ${silo.dropped}` : ""}`);
   setText(part.act, isOut ? "Re-admit" : "Drop");

@@ -1,0 +1,127 @@
+// Runs side by side: curves over one another, results, and settings with what differs marked.
+
+import { Board } from "./curves.js";
+import { h, keyed, setAttr, setText } from "./dom.js";
+import { formatDuration, formatLoss, formatPercent, secondsBetween } from "./format.js";
+import { STATE_WORDS, hasEnded } from "./header.js";
+import { historyOf } from "./history.js";
+import { compareLink, comparedRuns, runLink } from "./router.js";
+import { MAX_COMPARED } from "./runs_page.js";
+import { comparedKeys, showSetting } from "./settings.js";
+
+const RESULTS = [
+  ["state", (run) => STATE_WORDS[run.state] ?? run.state],
+  ["rounds", (run) => `${run.rounds_done} of ${run.num_rounds}`],
+  ["test accuracy", (run) => formatPercent(run.accuracy)],
+  ["test loss", (run) => formatLoss(run.loss)],
+  ["took", (run) => formatDuration(
+    secondsBetween(run.started_at, hasEnded(run) ? run.finished_at : null))],
+];
+
+/** Two runs of one name are told apart by their id. */
+function namesOf(runs) {
+  const names = runs.map((run) => run.name);
+  return runs.map((run, i) => (names.indexOf(run.name) !== i || names.lastIndexOf(run.name) !== i
+    ? run.run_id : run.name));
+}
+
+export class ComparePage {
+  constructor(host, draw) {
+    this.host = host;
+    this.draw = draw;
+    const charts = h("div", { class: "charts" });
+    this.chips = h("ul", { class: "chips", "aria-label": "Runs compared" });
+    this.add = h("select", { "aria-label": "Add a run" });
+    this.add.addEventListener("change", () => {
+      if (this.add.value) location.hash = compareLink([...this.ids, this.add.value]);
+    });
+    this.only = h("input", { type: "checkbox", id: "only-differing", checked: true });
+    this.only.addEventListener("change", draw);
+    this.none = h("p", { class: "empty" },
+      "Pick two runs or more, here or with the ticks in the table of runs.");
+    this.head = h("tr", {});
+    this.rows = h("tbody", { id: "compared" });
+    this.results = h("section", { class: "panel", "aria-label": "Settings" },
+      h("div", { class: "row head wrap" }, h("h2", {}, "Results and settings"),
+        h("label", { class: "small" }, this.only, " Only settings that differ")),
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings side by side" },
+        h("table", { class: "compared" }, h("thead", {}, this.head), this.rows)));
+    this.curves = h("section", { class: "panel", "aria-label": "Curves" },
+      h("div", { class: "row head wrap" }, h("h2", {}, "Curves"),
+        h("p", { class: "muted small" }, "training loss and update norm: means over silos")), charts);
+    host.append(
+      h("section", { class: "panel", "aria-label": "Choice of runs" },
+        h("div", { class: "row head wrap" }, h("h1", {}, "Compare runs"), this.add),
+        this.none, this.chips),
+      this.curves,
+      this.results,
+    );
+    this.board = new Board(charts);
+  }
+
+  title() {
+    return "Compare runs";
+  }
+
+  recolour() {
+    this.board.recolour();
+  }
+
+  update({ runs, run: live }, route) {
+    if (runs === null) return;
+    const all = runs.map((row) => (row.run_id === live?.run_id ? live : row));
+    const wanted = comparedRuns(route).slice(0, MAX_COMPARED);
+    const shown = wanted.map((id) => all.find((x) => x.run_id === id)).filter(Boolean);
+    this.ids = shown.map((run) => run.run_id);
+    const names = namesOf(shown);
+    const entries = shown.map((run, i) =>
+      ({ run, name: names[i], history: historyOf(run, live, this.draw) }));
+    this.none.hidden = shown.length > 1;
+    this.curves.hidden = this.results.hidden = shown.length === 0;
+    this.drawChoice(all, shown, names);
+    if (!shown.length) return;
+    this.board.showRuns(entries);
+    this.drawTable(entries);
+  }
+
+  drawChoice(all, shown, names) {
+    keyed(this.chips, shown, (x) => x.run_id, (run) => {
+      const button = h("button", { type: "button", "aria-label": `Remove ${run.name}` }, "\u00d7");
+      button.addEventListener("click", () => {
+        location.hash = compareLink(this.ids.filter((id) => id !== run.run_id));
+      });
+      return h("li", {}, h("i", {}), h("a", { href: runLink(run.run_id) }),
+        h("span", { class: "muted small" }), button);
+    }, (item, run) => {
+      const [swatch, link, about] = item.children;
+      setAttr(swatch, "class", `swatch s${shown.indexOf(run) + 1}`);
+      setText(link, names[shown.indexOf(run)]);
+      setText(about, `${run.method} on ${run.task}`);
+    });
+    const others = all.filter((run) => !this.ids.includes(run.run_id));
+    const items = [{ run_id: "", name: "Add a run" }, ...others];
+    keyed(this.add, items, (x) => x.run_id, (x) => h("option", { value: x.run_id }), (option, x) =>
+      setText(option, x.run_id ? `${x.name} \u00b7 ${x.method} \u00b7 ${x.run_id}` : x.name));
+    this.add.disabled = !others.length || shown.length >= MAX_COMPARED;
+    if (this.ids.includes(this.add.value)) this.add.value = "";
+  }
+
+  drawTable(entries) {
+    const configs = entries.map(({ history }) => history.detail?.config ?? {});
+    const results = RESULTS.map(([key, of]) => ({ key, cells: entries.map(({ run }) => of(run)) }));
+    const settings = comparedKeys(configs)
+      .filter((row) => row.differs || !this.only.checked)
+      .map(({ key, differs }) =>
+        ({ key, differs, cells: configs.map((config) => showSetting(config[key])) }));
+    keyed(this.head, ["", ...entries.map(({ name }) => name)], (x) => x,
+      () => h("th", { scope: "col" }), (cell, name) => setText(cell, name));
+    const create = () => h("tr", {}, h("th", { scope: "row" }));
+    keyed(this.rows, [...results, ...settings], (row) => row.key, create, (node, row) => {
+      setText(node.firstChild, row.key);
+      setAttr(node, "class", row.differs ? "differs" : null);
+      while (node.children.length > row.cells.length + 1) node.lastChild.remove();
+      while (node.children.length < row.cells.length + 1) node.append(h("td", {}));
+      row.cells.forEach((text, i) => setText(node.children[i + 1], text));
+    });
+  }
+}

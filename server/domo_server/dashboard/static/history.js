@@ -1,0 +1,40 @@
+// What is known of each run: detail and rounds, asked for once per change and not again.
+
+import { getJson } from "./dom.js";
+
+const AGAIN_MS = 2000;
+const cache = new Map();
+
+/**
+ * {detail, rounds} of a run as far as they are here; what is missing comes later, and then
+ * `onChange` is called. `live` is the run of the stream, which needs no asking.
+ */
+export function historyOf(row, live, onChange) {
+  const entry = cache.get(row.run_id) ?? { detail: null, rounds: [], stamp: null, busy: false };
+  cache.set(row.run_id, entry);
+  const isLive = live?.run_id === row.run_id;
+  if (isLive) entry.detail = live;
+  const stamp = `${row.state} ${row.rounds_done} ${isLive ? "" : row.accuracy}`;
+  if (entry.stamp !== stamp && !entry.busy) load(entry, row.run_id, stamp, isLive, onChange);
+  return entry;
+}
+
+async function load(entry, runId, stamp, isLive, onChange) {
+  entry.busy = true;
+  const known = entry.rounds.filter((round) => round.state === "COMMITTED");
+  const after = known.at(-1)?.round_index ?? -1;
+  const url = `api/v1/runs/${encodeURIComponent(runId)}`;
+  try {
+    const [detail, rounds] = await Promise.all([
+      isLive ? null : getJson(url),
+      getJson(`${url}/rounds?after=${after}`),
+    ]);
+    if (detail) entry.detail = detail;
+    entry.rounds = [...known, ...rounds];
+    entry.stamp = stamp;
+    entry.busy = false;
+    onChange();
+  } catch {
+    setTimeout(() => (entry.busy = false), AGAIN_MS); // the next drawing tries again
+  }
+}

@@ -1,0 +1,48 @@
+// The page that stays open: the current run, its silos, its curves, what has happened.
+
+import { RunButtons, askSilo } from "./actions.js";
+import { Board } from "./curves.js";
+import { byId, setAttr } from "./dom.js";
+import { renderEvents, setUpEvents } from "./events.js";
+import { renderHeader } from "./header.js";
+import { historyOf } from "./history.js";
+import { compareLink } from "./router.js";
+import { renderSilos } from "./silos.js";
+
+export class Overview {
+  constructor(host, draw) {
+    this.host = host;
+    this.draw = draw;
+    this.board = new Board(byId("curves-charts"));
+    this.buttons = new RunButtons(byId("hero-actions"));
+    setUpEvents(draw);
+    byId("silos").addEventListener("click", (event) => {
+      const id = event.target.closest("button")?.closest("[data-key]").dataset.key;
+      const silo = this.state?.status.silos.find((x) => x.silo_id === id);
+      if (silo) askSilo(silo);
+    });
+  }
+
+  title({ run }) {
+    if (!run) return "Overview";
+    return `${Math.round((100 * run.rounds_done) / run.num_rounds)} % ${run.name}`;
+  }
+
+  recolour() {
+    this.board.recolour();
+  }
+
+  update(state) {
+    this.state = state;
+    const { run, runs } = state;
+    renderHeader(state);
+    renderSilos(state);
+    renderEvents(state);
+    this.buttons.update(run, state.isAdmin);
+    if (!run) return;
+    this.board.showRun(run, historyOf(run, run, this.draw), run.roster);
+    const before = runs?.find((x) => x.run_id !== run.run_id && x.rounds_done > 0);
+    byId("curves-compare").hidden = !before;
+    if (before) setAttr(byId("curves-compare"), "href", compareLink([run.run_id, before.run_id]));
+  }
+}

@@ -1,0 +1,127 @@
+// One run: what can be done with it, its curves, settings and rounds.
+
+import { RunButtons } from "./actions.js";
+import { Board } from "./curves.js";
+import { fields, h, keyed, setAttr, setText } from "./dom.js";
+import { formatClock, formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
+import { STATE_WORDS, aboutWords, roundWords, timeLeft } from "./header.js";
+import { historyOf } from "./history.js";
+import { newLink } from "./router.js";
+import { fileLinks } from "./runs_page.js";
+import { settingRows } from "./settings.js";
+
+const NUM_ROUNDS_SHOWN = 200;
+
+export class RunPage {
+  constructor(host, draw) {
+    this.host = host;
+    this.draw = draw;
+    this.runId = null;
+    this.missing = h("p", { class: "panel empty", hidden: true });
+    this.body = h("div", { class: "view" });
+    host.append(this.missing, this.body);
+  }
+
+  title({ runs }, { id }) {
+    return runs?.find((x) => x.run_id === id)?.name ?? "Run";
+  }
+
+  recolour() {
+    this.board?.recolour();
+  }
+
+  /** The page of another run is made anew. */
+  make(run) {
+    this.runId = run.run_id;
+    this.part = {};
+    const f = (name, tag = "span", attributes = {}) =>
+      (this.part[name] = h(tag, attributes));
+    const charts = h("div", { class: "charts" });
+    const actions = h("span", { class: "actions" });
+    const files = h("p", { class: "links" }, ...fileLinks(run));
+    this.part.model = files.firstChild;
+    this.body.replaceChildren(
+      h("section", { class: "panel", "aria-label": "Run" },
+        h("div", { class: "hero-title" }, f("name", "h1"), f("state", "span", { class: "badge" }),
+          h("span", { class: "grow" }), actions),
+        f("about", "p", { class: "muted" }),
+        h("div", { class: "row wrap" }, f("round", "span", { class: "strong" }),
+          f("left", "span", { class: "muted" })),
+        f("progress", "progress", { max: 1, value: 0, "aria-label": "Rounds done" }),
+        f("detail", "p", { class: "breaks", role: "status" }),
+        h("div", { class: "row wrap" }, files,
+          f("again", "a", { class: "admin-only" }))),
+      h("section", { class: "panel", "aria-label": "Curves" },
+        h("div", { class: "row head" }, h("h2", {}, "Curves")), charts),
+      h("section", { class: "panel", "aria-label": "Settings" },
+        h("div", { class: "row head" }, h("h2", {}, "Settings"),
+          h("p", { class: "muted small" }, "those that differ from the defaults are bold")),
+        f("settings", "dl", { class: "settings" })),
+      h("section", { class: "panel", "aria-label": "Rounds" },
+        h("div", { class: "row head" }, h("h2", {}, "Rounds"), f("sum", "p", { class: "muted small" })),
+        f("none", "p", { class: "empty" }, ),
+        h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Table of rounds" },
+          h("table", {}, h("thead", {}, h("tr", {},
+            ...["Round", "Committed", "Took", "Silos", "Train loss", "Test accuracy", "Left out"]
+              .map((x, i) => h("th", { scope: "col", class: [0, 1, 6].includes(i) ? "" : "num" }, x)))),
+          f("rounds", "tbody")))),
+    );
+    setText(this.part.none, "No round is committed yet.");
+    setText(this.part.again, "Start again with these settings");
+    setAttr(this.part.again, "href", newLink(run.run_id));
+    this.board = new Board(charts);
+    this.buttons = new RunButtons(actions);
+  }
+
+  update(state, { id }) {
+    const { runs, run: live } = state;
+    const run = live?.run_id === id ? live : runs?.find((x) => x.run_id === id);
+    this.missing.hidden = Boolean(run) || runs === null;
+    setText(this.missing, `There is no run ${id}.`);
+    this.body.hidden = !run;
+    if (!run) return;
+    if (this.runId !== id) this.make(run);
+    const history = historyOf(run, live, this.draw);
+    const { part } = this;
+    const elapsed = (performance.now() - state.receivedAt) / 1000;
+    setText(part.name, run.name);
+    setText(part.state, STATE_WORDS[run.state] ?? run.state);
+    setAttr(part.state, "data-state", run.state);
+    setText(part.about, aboutWords({ num_params: history.detail?.num_params, ...run }));
+    setText(part.round, roundWords(run));
+    setText(part.left, timeLeft(run, elapsed));
+    part.progress.value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
+    setText(part.detail, run.detail || "\u00a0");
+    part.model.hidden = run.rounds_done === 0;
+    this.buttons.update(run, state.isAdmin);
+    this.board.showRun(run, history, history.detail?.roster ?? []);
+    if (history.detail) settingRows(part.settings, history.detail.config, this.draw);
+    this.rounds(history);
+  }
+
+  rounds({ rounds, detail }) {
+    const { part } = this;
+    const tests = new Map((detail?.metrics ?? []).map((m) => [m.model_index, m.metrics]));
+    const newest = rounds.toReversed().slice(0, NUM_ROUNDS_SHOWN);
+    part.none.hidden = rounds.length > 0;
+    part.rounds.closest(".scroll").hidden = rounds.length === 0;
+    setText(part.sum, rounds.length > newest.length
+      ? `the newest ${newest.length} of ${rounds.length}; the files have all` : "newest first");
+    const cell = (name, look) => h("td", { "data-f": name, class: look });
+    const create = () => h("tr", {}, h("th", { scope: "row", "data-f": "index" }), cell("at"),
+      cell("took", "num"), cell("silos", "num"), cell("loss", "num"), cell("accuracy", "num"),
+      cell("out", "breaks"));
+    keyed(part.rounds, newest, (x) => x.round_index, create, (row, round) => {
+      const to = fields(row);
+      const norms = round.participants.map((p) => `${p.silo_id}: update norm ${formatNumber(p.update_norm)}`);
+      setText(to.index, String(round.round_index + 1));
+      setText(to.at, round.state === "COMMITTED" ? formatClock(round.closed_at) : "closing");
+      setText(to.took, formatSeconds(round.duration_s));
+      setText(to.silos, String(round.participants.length));
+      setAttr(to.silos, "title", norms.join("\n"));
+      setText(to.loss, formatLoss(round.train_loss));
+      setText(to.accuracy, formatPercent(tests.get(round.round_index + 1)?.accuracy));
+      setText(to.out, Object.entries(round.left_out).map(([id, why]) => `${id}: ${why}`).join("; "));
+    });
+  }
+}
