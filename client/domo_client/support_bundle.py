@@ -18,7 +18,7 @@ import torch
 
 from domo.console import say
 from domo.errors import ConfigError
-from domo.folders import human_size
+from domo.folders import files_in, human_size
 from domo_client.checks import Setup
 from domo_client.checks.machine import available_memory
 from domo_client.doctor import examine
@@ -114,12 +114,8 @@ def listing(folder: Path) -> str:
     """Names and sizes of the files in a folder; nothing of what is in them."""
     if not folder.is_dir():
         return f"{folder} is not there\n"
-    lines = [str(folder)]
-    for path in sorted(folder.rglob("*")):
-        info = path.lstat()
-        size = "folder" if path.is_dir() else f"{info.st_size}"
-        lines.append(f"{size:>14}  {path.relative_to(folder)}")
-    return "\n".join(lines) + "\n"
+    lines = [f"{size:>14}  {path.relative_to(folder)}" for path, size in files_in(folder)]
+    return "\n".join([str(folder), *lines]) + "\n"
 
 
 def status(folder: Path) -> str | None:

@@ -28,6 +28,18 @@ def nearest(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
 
 
+def files_in(folder: Path) -> list[tuple[Path, int]]:
+    """Files under a folder with their bytes, by name; what vanishes meanwhile is left out."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        try:
+            if not path.is_dir():
+                found.append((path, path.lstat().st_size))
+        except OSError:
+            continue
+    return found
+
+
 def check_folder(path: Path, who: str) -> Iterator[Finding]:
     """Whether a state folder can be written and is not in use.
 

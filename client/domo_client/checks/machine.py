@@ -9,7 +9,7 @@ import torch
 
 from domo.errors import ConfigError
 from domo.findings import Finding, ok, problem, unchecked, warning
-from domo.folders import check_folder, check_space, human_size
+from domo.folders import check_folder, check_space, files_in, human_size
 from domo_client.agent import parse_device
 from domo_client.checks import Facts, Setup
 
@@ -89,14 +89,9 @@ def space(setup: Setup, facts: Facts) -> Iterator[Finding]:
         return
     size = human_size(facts.model_bytes)
     needed = MODELS_ON_DISK * facts.model_bytes + SMALL_DISK
-    already = _size(setup.state_dir)
+    already = sum(size for _, size in files_in(setup.state_dir))  # is written over
     what = f"{MODELS_ON_DISK} times a model of {size}"
     yield check_space(setup.state_dir, max(SMALL_DISK, needed - already), what)
-
-
-def _size(folder: Path) -> int:
-    """Bytes that a state folder takes already; they are written over."""
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
 
 
 def shared_memory(setup: Setup) -> Iterator[Finding]:
