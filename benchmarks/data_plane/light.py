@@ -5,6 +5,7 @@
 model frame by frame, so that sixteen of them with 1 GB each fit where one such silo would not.
 """
 
+import contextlib
 import queue
 import resource
 import threading
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import xxhash
 
+from domo.errors import DomoError
 from domo.vector import Entry, Layout, Section, byte_view
 from domo_client.connection import Connection
 from domo_client.state import PendingUpdate, SiloState
@@ -194,7 +196,8 @@ def run(
 
 def _beat(line: Connection, ended: threading.Event) -> None:
     while not ended.wait(HEARTBEAT_S):
-        line.report(phase="waiting", run_id="", round_index=0, step=0, num_steps=0)
+        with contextlib.suppress(DomoError):  # the run is over
+            line.report(phase="waiting", run_id="", round_index=0, step=0, num_steps=0)
 
 
 def threads_of(
