@@ -1,13 +1,14 @@
 """Vectors to frames and back.
 
-A frame is a 32-byte head and at most 512 KiB of raw little-endian values:
+A frame is a 32-byte head and at most 512 KiB of raw little-endian values, or a shorter zstd frame
+of them where both ends have agreed to that:
 
     offset  size  field
     0       4     magic, ASCII "DOM1"
     4       4     vector id, unsigned (VectorId of the proto)
     8       8     offset of the payload in the vector, bytes, unsigned
-    16      4     length of the payload, bytes, unsigned
-    20      4     reserved, 0
+    16      4     length of the payload as it is sent, bytes, unsigned
+    20      4     flags, unsigned: bit 0, the payload is a zstd frame; others 0
     24      8     xxh3-64 of the payload, unsigned; its seed is xxh3-64 of the 24 bytes before
 
 All numbers are little-endian. docs/protocol.md has a test vector.
@@ -19,6 +20,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import xxhash
+import zstandard
 
 from domo.errors import ChecksumError, ProtocolError
 
@@ -29,6 +31,11 @@ MAGIC = b"DOM1"
 FRAME_BYTES = 1 << 19
 """Most payload bytes in one frame: what a lost connection can tear."""
 MAX_MESSAGE_BYTES = 4 << 20
+ZSTD = 1
+"""Flag of a frame whose payload is compressed."""
+ZSTD_LEVEL = 1
+CAPABILITY = "zstd"
+"""What an end that understands such frames says when a silo joins."""
 
 
 class VectorId(IntEnum):
@@ -50,7 +57,7 @@ class Frame(NamedTuple):
     Attributes:
         vector_id: Which vector.
         offset: Where the payload belongs in it, bytes.
-        payload: The values.
+        payload: The values, as they were before they were compressed.
     """
 
     vector_id: int
@@ -58,10 +65,22 @@ class Frame(NamedTuple):
     payload: memoryview
 
 
-def encode_frame(vector_id: int, offset: int, payload: memoryview) -> bytes:
-    """One frame; `payload` is at most `FRAME_BYTES` long."""
-    fields = FIELDS.pack(MAGIC, vector_id, offset, len(payload), 0)
-    return b"".join((fields, CHECK.pack(_check(fields, payload)), payload))
+def encode_frame(vector_id: int, offset: int, payload: memoryview, zstd: bool = False) -> bytes:
+    """One frame.
+
+    Args:
+        vector_id: Which vector.
+        offset: Where the payload belongs in it, bytes.
+        payload: At most `FRAME_BYTES`.
+        zstd: Compress it, if that makes it smaller.
+    """
+    flags, sent = 0, payload
+    if zstd:
+        packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(payload)
+        if len(packed) < len(payload):
+            flags, sent = ZSTD, memoryview(packed)
+    fields = FIELDS.pack(MAGIC, vector_id, offset, len(sent), flags)
+    return b"".join((fields, CHECK.pack(_check(fields, sent)), sent))
 
 
 def _check(fields: bytes | memoryview, payload: memoryview) -> int:
@@ -79,14 +98,14 @@ def decode_frame(message: bytes) -> Frame:
 
     Raises:
         ChecksumError: Not a frame, or one that was damaged on the way; it is sent again.
-        ProtocolError: An intact frame that is larger than any may be.
+        ProtocolError: An intact frame that is larger than any may be, or packed otherwise.
     """
     if len(message) < HEAD_BYTES:
         raise ChecksumError(f"a frame has at least {HEAD_BYTES} bytes, this one {len(message)}")
     whole = memoryview(message)
-    magic, vector_id, offset, length, reserved = FIELDS.unpack_from(message)
+    magic, vector_id, offset, length, flags = FIELDS.unpack_from(message)
     payload = whole[HEAD_BYTES:]
-    if magic != MAGIC or reserved:
+    if magic != MAGIC:
         raise ChecksumError(f"not a frame: it begins with {message[:4]!r}")
     if length != len(payload):
         raise ChecksumError(f"a frame says {length} bytes and holds {len(payload)}")
@@ -94,4 +113,20 @@ def decode_frame(message: bytes) -> Frame:
         raise ChecksumError(f"a frame at offset {offset} was damaged on the way")
     if length > FRAME_BYTES:
         raise ProtocolError(f"a frame has at most {FRAME_BYTES} bytes, this one {length}")
-    return Frame(vector_id, offset, payload)
+    if flags & ~ZSTD:
+        raise ProtocolError(f"a frame has flags that are not known here: {flags:#x}")
+    return Frame(vector_id, offset, _unpacked(payload) if flags & ZSTD else payload)
+
+
+def _unpacked(payload: memoryview) -> memoryview:
+    """What a peer has compressed; never more than a frame may hold, whatever it says."""
+    try:
+        size = zstandard.get_frame_parameters(payload).content_size
+        if not 0 < size <= FRAME_BYTES:  # nothing is allocated before this; unknown is huge
+            raise ProtocolError(
+                f"a frame has 1 to {FRAME_BYTES} bytes; one is packed that says {size}"
+            )
+        unpack = zstandard.ZstdDecompressor().decompress
+        return memoryview(unpack(payload, allow_extra_data=False))
+    except zstandard.ZstdError as error:
+        raise ProtocolError(f"a frame is not what its flag says, zstd: {error}") from error
