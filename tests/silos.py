@@ -31,9 +31,9 @@ def options(data: Path | None = None, *tasks: str, **given: Any) -> AgentOptions
 class Agent:
     """`run_agent` in a thread; `close` takes the silo away."""
 
-    def __init__(self, address: str, name: str, folder: Path, opts: AgentOptions):
+    def __init__(self, address: str, name: str, folder: Path, opts: AgentOptions, **connect: Any):
         self.silo: Silo = domo_client.connect(
-            address, name, state_dir=folder / f"state-{name}", role=opts.role
+            address, name, state_dir=folder / f"state-{name}", role=opts.role, **connect
         )
         self.error: BaseException | None = None
         self._closed = False

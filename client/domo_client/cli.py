@@ -64,6 +64,12 @@ def main_command(
     tls_cert: options.TlsCert = None,
     tls_key: options.TlsKey = None,
     insecure: options.Insecure = False,
+    compression: Annotated[
+        str,
+        typer.Option(
+            envvar="DOMO_CLIENT_COMPRESSION", help="none, or zstd for links below about 1 Gbit/s."
+        ),
+    ] = "none",
     connect_timeout: Annotated[
         float, typer.Option(min=0, help="Seconds to try before the first connection.")
     ] = 60.0,
@@ -113,6 +119,7 @@ def main_command(
             device=describe_device(where),
             first_connect_s=connect_timeout,
             on_trouble=ui.trouble,
+            compression=compression,
         ) as silo:
             ui.joined(silo, server)
             outcome = run_agent(silo, agent_options, ui, once=once)

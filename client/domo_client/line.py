@@ -25,7 +25,7 @@ from domo.errors import CoordinatorUnavailableError, DomoError, VersionError
 from domo_client.state import SiloState
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
-from domo_proto.codec import FRAME_BYTES
+from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import SessionError, from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
@@ -51,6 +51,7 @@ class Line:
         device: What it trains on, in words.
         first_connect_s: How long to try before the first success.
         on_trouble: Told in words when a call failed and will be retried.
+        compression: `none`, or `zstd` for links below about 1 Gbit/s.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class Line:
         device: str = "",
         first_connect_s: float = 60.0,
         on_trouble: Callable[[str], None] = lambda text: None,
+        compression: str = "none",
     ):
         self.address, self.silo_id, self.state = address, silo_id, state
         self._role, self._device, self._on_trouble = role, device, on_trouble
         self._first_connect_s = first_connect_s
+        self._wants_zstd, self.zstd = compression == "zstd", False
         self.channel = make_channel(address, tls)
         self.stub = pb_grpc.FederationStub(self.channel)  # type: ignore[no-untyped-call]
         self.session = ""
@@ -94,7 +97,7 @@ class Line:
             pb.JoinRequest(
                 protocol_version=PROTOCOL_VERSION,
                 software_version=domo.__version__,
-                capabilities=["resume-upload", "resume-download"],
+                capabilities=["resume-upload", "resume-download", CAPABILITY],
                 silo_id=self.silo_id,
                 instance_id=self.state.instance_id,
                 role=pb.EVALUATOR if self._role == "evaluator" else pb.TRAINER,
@@ -103,6 +106,9 @@ class Line:
         )
         if answer.max_frame_bytes < FRAME_BYTES:
             raise VersionError(f"the coordinator takes frames of {answer.max_frame_bytes} bytes")
+        self.zstd = self._wants_zstd and CAPABILITY in answer.capabilities
+        if self._wants_zstd and not self.zstd:
+            log.warning("the coordinator knows no zstd; vectors travel as they are")
         self.session = answer.session
         self.report_interval_s = answer.report_interval_s
         self.long_poll_s = answer.long_poll_s

@@ -41,6 +41,7 @@ SECTIONS = {
     Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
 }
 MAX_BACKOFF_S = 60.0
+COMPRESSIONS = ("none", "zstd")
 MAX_REASON = 300
 """Longest text of a foreign exception that leaves the site: a traceback could show data."""
 CLOSE_S = 5.0
@@ -73,6 +74,7 @@ def connect(
     device: str = "",
     first_connect_s: float = 60.0,
     on_trouble: Callable[[str], None] = lambda text: None,
+    compression: str = "none",
 ) -> "Silo":
     """Join a federation.
 
@@ -86,6 +88,8 @@ def connect(
         device: What it trains on, in words, for the dashboard.
         first_connect_s: How long to try before the first success, seconds.
         on_trouble: Told in words when the network fails and the call will be made again.
+        compression: `none`, or `zstd`: vectors are compressed where that makes them smaller; for
+            links below about 1 Gbit/s.
 
     Raises:
         ConfigError: A bad address, or no TLS to another machine without `insecure`.
@@ -99,6 +103,8 @@ def connect(
             f"{silo!r} is no silo name: letters, digits, '.', '_', '-', at most 64; give another "
             "--name"
         )
+    if compression not in COMPRESSIONS:
+        raise ConfigError(f"--compression must be none or zstd, got {compression!r}")
     if tls is None and not insecure and not is_loopback(server):
         raise ConfigError(
             f"{server} is another machine, and without TLS everybody on the way could read and "
@@ -108,7 +114,9 @@ def connect(
     with ExitStack() as failed:
         state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
         failed.callback(state.close)
-        connection = Connection(server, silo, state, tls, role, device, first_connect_s, on_trouble)
+        connection = Connection(
+            server, silo, state, tls, role, device, first_connect_s, on_trouble, compression
+        )
         failed.callback(connection.close)
         connection.join()
         failed.pop_all()

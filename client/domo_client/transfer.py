@@ -14,7 +14,7 @@ from domo_client.line import CALL_S, Line
 from domo_client.residual import Counted
 from domo_client.state import PendingUpdate
 from domo_client.watchdog import Watchdog
-from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
+from domo_proto.codec import FRAME_BYTES, HEAD_BYTES, VectorId, decode_frame, encode_frame
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -75,6 +75,7 @@ class Transfers(Line):
             run_id=run_id,
             have=have,
             evaluated_index=evaluated,
+            compression="zstd" if self.zstd else "",
             partial=[
                 pb.PartialVector(digest=bytes.fromhex(d), num_bytes=n)
                 for d, n in self.state.parts().items()
@@ -174,14 +175,15 @@ class Transfers(Line):
         with self.state.part(info.digest.hex(), needed) as part:
             part.begin(target[:at])
             while at < info.num_bytes:
-                frame = decode_frame(next(stream, b""))
+                message = next(stream, b"")
+                frame = decode_frame(message)
                 size = len(frame.payload)
                 if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
                     raise ProtocolError("frames of a vector must follow in order and without gaps")
                 part.append(frame.payload)
                 target[at : at + size] = frame.payload
                 at += size
-                self.bytes_received += size
+                self.bytes_received += len(message) - HEAD_BYTES
                 self.advanced += 1
                 watch.feed(STALL_S)
             part.finish(xxhash.xxh3_128_digest(target) == info.digest)
@@ -239,8 +241,9 @@ class Transfers(Line):
                 for at in range(max(offset - start, 0), num_bytes, FRAME_BYTES):
                     f.seek(start + at)
                     data = f.read(min(FRAME_BYTES, num_bytes - at))
-                    yield encode_frame(vector_id, at, memoryview(data))
-                    self.bytes_sent += len(data)
+                    frame = encode_frame(vector_id, at, memoryview(data), self.zstd)
+                    yield frame
+                    self.bytes_sent += len(frame) - HEAD_BYTES
                     watch.feed(STALL_S)
                 start += num_bytes
 

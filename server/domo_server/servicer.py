@@ -5,7 +5,7 @@ import math
 import domo
 from domo.errors import DomoError, LayoutMismatchError, ProtocolError, VersionError
 from domo_proto import PROTOCOL_VERSION, SILO_ID
-from domo_proto.codec import FRAME_BYTES
+from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.calls import (
@@ -74,6 +74,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             long_poll_s=self._coordinator.long_poll_s,
             max_frame_bytes=FRAME_BYTES,
             software_version=domo.__version__,
+            capabilities=["resume-upload", "resume-download", CAPABILITY],
         )
 
     @answers

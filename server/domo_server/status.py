@@ -38,7 +38,7 @@ class SiloStatus(_Frozen):
     num_steps: int = 0
     loss: float | None = None
     bytes_sent: int = 0
-    """By the silo, model payload, this session."""
+    """By the silo, model payload as it was on the wire, this session."""
     bytes_received: int = 0
     num_samples: int | None = None
     num_eval_samples: int | None = None

@@ -115,10 +115,11 @@ class DataServicer:
             ],
         )
         await context.write(header.SerializeToString())
+        zstd = request.compression == "zstd"
         for vector_id, start in starts.items():
             wire, at = turn.vectors[vector_id], start
             while at < wire.num_bytes:
-                frame, at = await wire.frame(at)
+                frame, at = await wire.frame(at, zstd)
                 await context.write(frame)
                 progress.made()
 

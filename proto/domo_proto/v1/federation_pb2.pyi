@@ -112,18 +112,20 @@ class JoinRequest(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., silo_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., device: _Optional[str] = ...) -> None: ...
 
 class JoinResponse(_message.Message):
-    __slots__ = ("session", "report_interval_s", "long_poll_s", "max_frame_bytes", "software_version")
+    __slots__ = ("session", "report_interval_s", "long_poll_s", "max_frame_bytes", "software_version", "capabilities")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REPORT_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
     LONG_POLL_S_FIELD_NUMBER: _ClassVar[int]
     MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     session: str
     report_interval_s: float
     long_poll_s: float
     max_frame_bytes: int
     software_version: str
-    def __init__(self, session: _Optional[str] = ..., report_interval_s: _Optional[float] = ..., long_poll_s: _Optional[float] = ..., max_frame_bytes: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
+    capabilities: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session: _Optional[str] = ..., report_interval_s: _Optional[float] = ..., long_poll_s: _Optional[float] = ..., max_frame_bytes: _Optional[int] = ..., software_version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WaitForRunRequest(_message.Message):
     __slots__ = ("session", "declined_run_ids")
@@ -194,18 +196,20 @@ class DeclineResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("session", "run_id", "have", "evaluated_index", "partial")
+    __slots__ = ("session", "run_id", "have", "evaluated_index", "partial", "compression")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     HAVE_FIELD_NUMBER: _ClassVar[int]
     EVALUATED_INDEX_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     have: _containers.RepeatedScalarFieldContainer[bytes]
     evaluated_index: int
     partial: _containers.RepeatedCompositeFieldContainer[PartialVector]
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., have: _Optional[_Iterable[bytes]] = ..., evaluated_index: _Optional[int] = ..., partial: _Optional[_Iterable[_Union[PartialVector, _Mapping]]] = ...) -> None: ...
+    compression: str
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., have: _Optional[_Iterable[bytes]] = ..., evaluated_index: _Optional[int] = ..., partial: _Optional[_Iterable[_Union[PartialVector, _Mapping]]] = ..., compression: _Optional[str] = ...) -> None: ...
 
 class PartialVector(_message.Message):
     __slots__ = ("digest", "num_bytes")
