@@ -70,3 +70,10 @@ def said_by_disk(error: OSError | TransportError) -> str:
         return str(error)
     where = f" ({error.filename})" if error.filename else ""
     return f"the coordinator's disk says: {error.strerror or error}{where}"
+
+
+async def set_state(run: Run, durably: Durable, state: str, **values: Any) -> None:
+    """Record a state of a run, with its text, and tell everybody."""
+    values |= {"state": state, "detail": run.detail}
+    await durably(lambda: run.store.update_run(run.run_id, **values))
+    run.broadcast.notify()

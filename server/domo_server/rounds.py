@@ -12,35 +12,25 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from shutil import copyfile, rmtree
+from shutil import rmtree
 from typing import Any
 
-from domo import disk
 from domo.errors import DivergenceError, DomoError, RoundTimeoutError, TransportError
-from domo.model_file import build_initial, open_model, save_model
-from domo.tasks import load_task
 from domo.tensor_file import TensorFile
-from domo.vector import Section
-from domo_proto.codec import VectorId
 from domo_server.checkpoint import (
     FROZEN_FILE,
     Checkpoint,
     export_model,
-    first_checkpoint,
-    frozen_file,
-    load_checkpoint,
-    load_previous,
     prune_checkpoints,
     save_checkpoint,
 )
 from domo_server.closing import make_record, sum_round
-from domo_server.durable import Durable
-from domo_server.outgoing import WireVector
-from domo_server.round_state import Phase, RoundState, Signal
+from domo_server.durable import Durable, set_state
+from domo_server.loading import load
+from domo_server.round_state import Phase, Signal
 from domo_server.run import NOBODY, Run
 from domo_server.spool import recycle
 from domo_server.store import now_text
-from domo_server.turn import Enrolment
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +63,7 @@ class RunLoop:
         """
         run = self._run
         try:
-            await self._prepare(row)
+            self._frozen, self._resumed = await load(run, self._durably, row)
             if run.state.phase is Phase.WAITING:
                 await self._freeze_roster()
             while run.state.phase in (Phase.OPEN, Phase.PAUSED, Phase.CLOSING):
@@ -95,109 +85,6 @@ class RunLoop:
                 await asyncio.wait([run.saving])
 
     # start
-
-    async def _prepare(self, row: Row) -> None:
-        run = self._run
-        path = run.folder / "x0.safetensors"
-        if row["roster"] is None and not path.exists():
-            await self._durably(self._make_x0, path)
-        layout, _ = await asyncio.to_thread(open_model, path)
-        checkpoints = run.folder / "checkpoints"
-        if row["checkpoint"] is None:
-            run.server = await self._durably(first_checkpoint, checkpoints, path)
-        else:
-            at = row["rounds_done"], row["inference_scale"]
-            named = row["checkpoint"], row["checkpoint_digest"]
-            run.server = await asyncio.to_thread(load_checkpoint, checkpoints, *named, *at)
-            prune_checkpoints(checkpoints, row["checkpoint"])
-        if run.kernel.fusion != "none":
-            run.previous = await asyncio.to_thread(load_previous, checkpoints, run.server, path)
-        self._frozen = await self._durably(frozen_file, run.folder, path)
-        if self._frozen is not None:
-            name = Section.FROZEN.value
-            content = await asyncio.to_thread(self._frozen.digest, name)
-            run.frozen_wire = WireVector(
-                self._frozen, name, VectorId.FROZEN, bytes.fromhex(content), False
-            )
-        for e in await asyncio.to_thread(run.store.enrolled, run.run_id):
-            run.enrolments[e["silo_id"]] = Enrolment(
-                e["role"], e["num_samples"], e["num_eval_samples"]
-            )
-        for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
-            run.reported.setdefault(e["model_index"], set()).add(e["silo_id"])
-        run.layout = layout
-        await self._durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
-        await self._restore(row)
-        for old in (run.folder / "spool").glob("*"):
-            if old.name < run.spool.name or old == run.free:  # not the next round.s
-                await asyncio.to_thread(rmtree, old, True)
-        run.ready = True
-        run.broadcast.notify()
-
-    def _make_x0(self, path: Path) -> None:
-        config = self._run.config
-        if config.initial_model:
-            given = Path(config.initial_model)
-            open_model(given)
-            disk.make_folder(path.parent)
-            temporary = path.with_name(path.name + ".tmp")
-            copyfile(given, temporary)
-            disk.sync_path(temporary)
-            temporary.replace(path)  # its name is synced with that of the checkpoints' folder
-        else:
-            layout, vectors = build_initial(load_task(config.task), config.seed)
-            save_model(path, layout, vectors, {"task": config.task, "seed": str(config.seed)})
-
-    async def _restore(self, row: Row) -> None:
-        """Find the phase again: the database's, one step before what was not finished."""
-        run = self._run
-        run.roster = row["roster"]
-        if run.roster is None:
-            await self._set_state("WAITING", started_at=row["started_at"] or now_text())
-            return
-        r = row["rounds_done"]
-        for closed in await asyncio.to_thread(run.store.rounds_of, run.run_id):
-            if closed["round_index"] < r:
-                run.count(closed)
-        run.state = RoundState(Phase.OPEN, r, row["attempt"])
-        run.open_round()
-        if r >= run.config.num_rounds:
-            run.state = RoundState(Phase.EVALUATING, r)
-            return
-        record = await asyncio.to_thread(run.store.round_at, run.run_id, r)
-        whole = await self._restore_set(record)
-        if row["state"] == "PAUSED":
-            run.state = RoundState(Phase.PAUSED, r, row["attempt"])
-            run.pause_wanted = True
-        elif whole:
-            run.state = RoundState(Phase.CLOSING, r, row["attempt"])
-        done = f"round {r + 1} of {run.config.num_rounds}"
-        tail = "; it is still paused" if run.pause_wanted else ""
-        self._resumed = True
-        run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
-
-    async def _restore_set(self, record: Row | None) -> bool:
-        """Take back the round's updates; whether they are all of a set that it is closed with.
-
-        Where one was lost with the power, nothing that is durable follows from the set: the round
-        is collected anew.
-        """
-        run = self._run
-        r = run.state.round_index
-        found = await run.find_updates(r)
-        if record is None:
-            run.restore(found)
-            return False
-        wanted = {p["silo_id"]: p["digest"] for p in record["participants"]}
-        whole = all(s in found and found[s]["digest"] == d for s, d in wanted.items())
-        if whole:
-            run.sampled = list(wanted)
-        run.restore(found)
-        if whole:
-            return True
-        await self._durably(run.store.reopen_round, run.run_id, r)
-        run.say("reopened", f"round {r + 1} was being closed; it is collected anew")
-        return False
 
     async def _freeze_roster(self) -> None:
         run = self._run
@@ -258,7 +145,7 @@ class RunLoop:
             run.hold(self._paused_at)
             run.move(Signal.RESUME)
             run.say("resumed", f"goes on in round {run.state.round_index + 1}")
-        await self._set_state(run.state.phase.value)
+        await set_state(run, self._durably, run.state.phase.value)
 
     async def _close(self) -> None:
         """Record the set, sum it, write the checkpoint, commit."""
@@ -392,7 +279,7 @@ class RunLoop:
             await asyncio.to_thread(self._tidy)
         run.move(signal)
         state = run.state.phase.value
-        await self._set_state(state, finished_at=now_text())
+        await set_state(run, self._durably, state, finished_at=now_text())
         run.say(state.lower(), f"{run.config.title}: {state.lower()}: {text}")
 
     def _tidy(self) -> None:
@@ -416,9 +303,3 @@ class RunLoop:
         }
         path = run.folder / "model.safetensors"
         export_model(path, run.layout, run.server, self._frozen, about)
-
-    async def _set_state(self, state: str, **values: Any) -> None:
-        run = self._run
-        values |= {"state": state, "detail": run.detail}
-        await self._durably(lambda: run.store.update_run(run.run_id, **values))
-        run.broadcast.notify()
