@@ -705,6 +705,16 @@ def test_the_page_needs_nothing_from_elsewhere(app: FastAPI) -> None:
         assert len(text.splitlines()) < 400, path.name
 
 
+def test_what_others_made_is_small_has_its_licence_and_asks_nobody() -> None:
+    files = {path.name: path for path in (STATIC / "vendor").iterdir()}
+    assert set(files) == {"uPlot.esm.js", "uPlot.min.css", "uPlot-LICENSE.txt"}
+    assert all(path.stat().st_size < 1 << 20 for path in files.values())
+    assert "MIT" in files["uPlot-LICENSE.txt"].read_text()
+    for outside in ("fetch(", "XMLHttpRequest", "import(", "eval(", "url("):
+        assert outside not in files["uPlot.esm.js"].read_text(), outside
+        assert outside not in files["uPlot.min.css"].read_text(), outside
+
+
 @pytest.mark.parametrize("path", ["/", "/api/v1/docs"])
 def test_pages_refer_to_assets_that_exist(app: FastAPI, path: str) -> None:
     page = ask(app, "GET", path)

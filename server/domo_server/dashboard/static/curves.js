@@ -1,13 +1,14 @@
-// The five charts of a run, and of several runs over one another.
+// The charts of a run, and of several runs over one another.
 
 import { Plot } from "./plot.js";
-import { formatDuration, formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
+import { formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
 import { lastRound } from "./scale.js";
 
 const decimals = (step) => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
 const percent = (y, step) => `${(100 * y).toFixed(decimals(100 * step))} %`;
 const plain = (y, step) => (Math.abs(y) >= 1e5 ? y.toExponential(0) : y.toFixed(decimals(step)));
-const seconds = (y, step) => (y >= 600 ? formatDuration(y) : `${y.toFixed(decimals(step))} s`);
+const seconds = (y, step) =>
+  (step < 60 ? `${y.toFixed(decimals(step))} s` : `${(y / 60).toFixed(step < 600 ? 1 : 0)} min`);
 
 const SPECS = [
   { key: "accuracy", title: "Test accuracy", unit: "of x_r", format: formatPercent, tick: percent,
@@ -24,6 +25,14 @@ const SPECS = [
     fromZero: true,
     about: "How far a silo wants to move the model. A silo far above the others pulls hardest; " +
       "growing norms are the first sign of divergence." },
+  { key: "drift", title: "Drift", unit: "spread of the updates", format: formatNumber, tick: plain,
+    fromZero: true,
+    about: "How far the silos' updates lie around their mean, compared with the mean's own length. " +
+      "0: all want the same; above 1: they differ more than they have in common." },
+  { key: "cosine", title: "Cosine to the momentum", unit: "of d_k and m_r", format: formatNumber,
+    tick: plain, ceiling: 1,
+    about: "Whether a silo wants to go where the server momentum goes already: 1 the same way, 0 " +
+      "across it, below 0 against it. The first round has no momentum yet." },
   { key: "seconds", title: "Seconds per round", unit: "s", format: formatSeconds, tick: seconds,
     fromZero: true,
     about: "From the opening of a round to its commit: download, training of the slowest silo, " +
@@ -46,6 +55,8 @@ function pointsOf(key, { detail, rounds }) {
     loss: () => tests.map((m) => [m.model_index, m.metrics.loss]),
     train: () => by((r) => r.train_loss),
     norm: () => by((r) => mean(r.participants.map((p) => p.update_norm))),
+    drift: () => by((r) => r.drift),
+    cosine: () => by((r) => mean(r.participants.map((p) => p.cosine))),
     seconds: () => by((r) => r.duration_s),
   }[key]());
 }
@@ -99,7 +110,8 @@ export class Board {
     };
     for (const plot of this.plots) {
       const { key } = plot.spec;
-      const lines = { train: () => silos("train_loss"), norm: () => silos("update_norm") }[key];
+      const lines = { train: () => silos("train_loss"), norm: () => silos("update_norm"),
+        cosine: () => silos("cosine") }[key];
       plot.update(lines ? lines() : all(key), lastRound(run.rounds_done, run.num_rounds));
     }
   }

@@ -11,10 +11,10 @@ export const formatCount = (x) => (isNumber(x) ? count.format(x) : NONE);
 /** 0.912 -> "91.2 %". */
 export const formatPercent = (x) => (isNumber(x) ? `${(100 * x).toFixed(1)} %` : NONE);
 
-/** Loss with four significant digits or so; large values in powers of ten. */
+/** Loss with four significant digits or so; large and tiny values in powers of ten. */
 export function formatLoss(x) {
   if (!isNumber(x)) return NONE;
-  if (Math.abs(x) >= 1e5) return x.toExponential(1);
+  if (Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3)) return x.toExponential(1);
   return x.toFixed(Math.abs(x) < 10 ? 3 : 1);
 }
 

@@ -2,7 +2,7 @@
 
 import { byId, setAttr, setText } from "./dom.js";
 import {
-  formatClock, formatCount, formatDuration, formatLoss, formatPercent, secondsBetween,
+  formatClock, formatCount, formatDay, formatDuration, formatLoss, formatPercent, secondsBetween,
 } from "./format.js";
 
 export const STATE_WORDS = {
@@ -11,6 +11,7 @@ export const STATE_WORDS = {
   STOPPED: "Stopped",
 };
 
+const HALF_A_DAY_S = 43200;
 const ENDED = new Set(["FINISHED", "FAILED", "STOPPED"]);
 const WILDCARDS = new Set(["0.0.0.0", "[::]", "::", "*", ""]);
 
@@ -31,12 +32,25 @@ export function roundWords(run) {
   return `${run.rounds_done} of ${run.num_rounds} ${unit} done`;
 }
 
-export function timeLeft(run, elapsed) {
+/** Who holds the round up by being away, unless the others go on without. */
+function missing(run, silos) {
+  if (run.detail.includes("grace left")) return [];
+  return silos.filter((x) => x.phase === "offline" && run.waiting_for?.includes(x.silo_id));
+}
+
+/** The estimate in words; none while the run is paused. */
+export function timeLeft(run, elapsed, silos) {
   if (hasEnded(run)) return run.finished_at ? `ended at ${formatClock(run.finished_at, false)}` : "";
   if (run.remaining_s == null || run.state === "PAUSED") return "";
   const left = Math.max(0, run.remaining_s - elapsed);
+  const away = missing(run, silos).map((x) => x.silo_id);
+  if (away.length) {
+    return `about ${formatDuration(left)} more, once ${away.length > 1 ? `${away.length} silos are`
+      : `${away[0]} is`} back`;
+  }
   const end = new Date(Date.now() + 1000 * left).toISOString();
-  return `about ${formatDuration(left)} left, until ${formatClock(end, left < 600)}`;
+  const until = left > HALF_A_DAY_S ? formatDay(end) : formatClock(end, left < 600);
+  return `about ${formatDuration(left)} left, until ${until}`;
 }
 
 export function aboutWords(run) {
@@ -53,7 +67,7 @@ function renderRun(run, status, elapsed) {
   setText(byId("run-state"), STATE_WORDS[run.state] ?? run.state);
   setAttr(byId("run-state"), "data-state", run.state);
   setText(byId("run-round"), roundWords(run));
-  setText(byId("run-left"), timeLeft(run, elapsed));
+  setText(byId("run-left"), timeLeft(run, elapsed, status.silos));
   setAttr(byId("run-progress"), "data-state", run.state);
   byId("run-progress").value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
   setText(byId("run-detail"), run.detail || "\u00a0");

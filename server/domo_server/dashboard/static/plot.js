@@ -73,7 +73,7 @@ export class Plot {
     this.data = [this.xs, ...columns];
     const shown = lines.filter((line) => !hidden.has(line.id));
     const values = shown.flatMap((line) => line.points.map(([, y]) => y));
-    this.range = niceRange(values, 4, this.spec.ceiling, this.spec.fromZero);
+    this.range = niceRange(values, 5, this.spec.ceiling, this.spec.fromZero);
     this.note.hidden = lines.some((line) => line.points.length);
     this.draw();
     this.describe();
@@ -116,7 +116,7 @@ export class Plot {
       axes: [
         { stroke: muted, font, grid: { show: false }, ticks: { show: false }, incrs: STEPS, size: 28,
           space: 48, values: (_, xs) => xs.map((x) => (x === 0 ? "start" : String(x))) },
-        { stroke: muted, font, grid, ticks: { show: false }, size: 56, gap: 6,
+        { stroke: muted, font, grid, ticks: { show: false }, size: 62, gap: 6,
           splits: () => ticks(this.range.low, this.range.high, this.range.step),
           values: (_, ys) => ys.map((y) => this.spec.tick(y, this.range.step)) },
       ],

@@ -89,7 +89,7 @@ export class RunPage {
     setAttr(part.state, "data-state", run.state);
     setText(part.about, aboutWords({ num_params: history.detail?.num_params, ...run }));
     setText(part.round, roundWords(run));
-    setText(part.left, timeLeft(run, elapsed));
+    setText(part.left, timeLeft(run, elapsed, state.status.silos));
     part.progress.value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
     setText(part.detail, run.detail || "\u00a0");
     part.model.hidden = run.rounds_done === 0;

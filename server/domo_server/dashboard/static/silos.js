@@ -2,7 +2,7 @@
 
 import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
 import {
-  NONE, formatBytes, formatCount, formatDuration, formatLoss, formatSpeed,
+  NONE, formatBytes, formatClock, formatCount, formatDuration, formatLoss, formatSpeed,
 } from "./format.js";
 import { dialAddress } from "./header.js";
 import { siloLink } from "./router.js";
@@ -11,6 +11,7 @@ const PHASES = [
   "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
   "offline", "dropped",
 ];
+const MANY = 24; // from here on cards are small; a silo's page has the rest
 
 function create(silo) {
   const cell = (name, label) => h("div", {}, h("dt", {}, label), h("dd", { "data-f": name }));
@@ -18,7 +19,8 @@ function create(silo) {
     "li",
     { class: "silo" },
     h("div", { class: "row" },
-      h("h3", {}, h("a", { "data-f": "id", href: siloLink(silo.silo_id) })), h("span", { class: "badge", "data-f": "phase" })),
+      h("h3", {}, h("a", { "data-f": "id", href: siloLink(silo.silo_id) })),
+      h("span", { class: "badge", "data-f": "phase" })),
     h("p", { class: "muted small one-line", "data-f": "about" }),
     h("p", { class: "small note", "data-f": "dropped", hidden: true }),
     h("progress", { max: 1, value: 0, "data-f": "bar" }),
@@ -40,7 +42,11 @@ function stepWords(silo, numRounds) {
 /** How long it has been in its phase; of one that is away, since when. */
 export function phaseTime(silo, elapsed) {
   if (silo.phase === "offline" && silo.last_seen_s == null) return "not seen since the start";
-  if (silo.phase === "offline") return `for ${formatDuration(silo.last_seen_s + elapsed)}`;
+  if (silo.phase === "offline") {
+    const seconds = silo.last_seen_s + elapsed;
+    const since = new Date(Date.now() - 1000 * seconds).toISOString();
+    return `since ${formatClock(since, false)} (${formatDuration(seconds)})`;
+  }
   return silo.phase_s == null ? "" : `for ${formatDuration(silo.phase_s + elapsed)}`;
 }
 
@@ -97,6 +103,7 @@ export function renderSilos({ status, run, receivedAt }) {
   const counts = PHASES.map((phase) => [phases.filter((x) => x === phase).length, phase]);
   const words = counts.filter(([n]) => n > 0).map(([n, phase]) => `${n} ${phase}`);
   setText(byId("silos-sum"), words.join(" \u00b7 "));
+  byId("silos").classList.toggle("many", silos.length > MANY);
   keyed(byId("silos"), silos, (x) => x.silo_id, create, (card, x) =>
     update(card, x, { run, elapsed }));
 }

@@ -19,9 +19,13 @@ function show() {
 export function setUpTheme(onChange) {
   byId("theme").addEventListener("click", () => {
     root.dataset.theme = NEXT[root.dataset.theme] ?? "light";
-    localStorage.setItem("domo-theme", root.dataset.theme);
     show();
     onChange();
+    try {
+      localStorage.setItem("domo-theme", root.dataset.theme);
+    } catch {
+      // the browser keeps nothing: the choice holds for this page
+    }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", onChange);
   show();
