@@ -45,6 +45,7 @@ SERVER = ("--server", "127.0.0.1:1")
     [
         ((), "which coordinator? Give --server host:port"),
         ((*SERVER, "--role", "boss"), "--role must be trainer or evaluator, got 'boss'"),
+        ((*SERVER, "--compression", "gzip"), "--compression must be none or zstd, got 'gzip'"),
         ((*SERVER, "--precision", "fp8"), "--precision must be float32 or bf16, got 'fp8'"),
         ((*SERVER, "--data", "no-such"), "--data no-such: there is no such folder"),
         (
