@@ -60,8 +60,8 @@ class LocalSGD(torch.optim.SGD):
         num_steps: P of this silo.
         m_r: Server momentum, shape (n,), gradient units; needed by fusion only.
         mbar_r: Mean local momentum at the end of the last round, shape (n,); average rows only.
-        scratch: A vector like `x` that may be overwritten, to need less memory; it may be `m_r`
-            under pre-fusion.
+        scratch: A vector like `x` that may be overwritten, to need less memory.
+        spend: Whether `m_r` may be, too.
     """
 
     def __init__(
@@ -75,11 +75,12 @@ class LocalSGD(torch.optim.SGD):
         m_r: Tensor | None = None,
         mbar_r: Tensor | None = None,
         scratch: Tensor | None = None,
+        spend: bool = False,
     ):
         self.kernel, self.x, self.params = kernel, x, list(params)
         self.h, self.num_steps, self.num_done = h * kernel.lr_scale, num_steps, 0
         self.m_r = m_r if kernel.fusion != "none" else None
-        self._scratch = scratch
+        self._scratch, self._out = scratch, m_r if spend else None
         super().__init__(
             self.params, lr=self.h, momentum=kernel.mu_l, weight_decay=kernel.wd, fused=True
         )
@@ -90,10 +91,9 @@ class LocalSGD(torch.optim.SGD):
             self.m = torch.zeros_like(x) if mbar_r is None else mbar_r.clone()
         self.shift: list[Tensor] | None = None
         if kernel.fusion == "intra" and m_r is not None:
-            self._shift = m_r * kernel.beta
             if self.m is not None:
-                self.m.add_(self._shift)
-            torch.mul(m_r, (1 - kernel.mu_l) * kernel.beta, out=self._shift)
+                self.m.add_(m_r * kernel.beta)
+            self._shift = torch.mul(m_r, (1 - kernel.mu_l) * kernel.beta, out=self._out)
             self.shift = self._views(self._shift)
         if self.m is not None:
             for p, buffer in zip(self.params, self._views(self.m), strict=True):
@@ -107,8 +107,7 @@ class LocalSGD(torch.optim.SGD):
         """Pre-momentum fusion (line 7, Option I), and remember the bits that we start from."""
         k = self.kernel
         if k.fusion == "pre" and self.m_r is not None:
-            scale = self.h * k.beta * self.num_steps
-            self._scratch = torch.mul(self.m_r, scale, out=self._scratch)
+            self._scratch = torch.mul(self.m_r, self.h * k.beta * self.num_steps, out=self._out)
             self.x.sub_(self._scratch)
         self.start = self.x.clone() if self._scratch is None else self._scratch.copy_(self.x)
 
@@ -145,9 +144,9 @@ class LocalSGD(torch.optim.SGD):
         k, m = self.kernel, self.m
         d = self.start.sub_(self.x)
         if k.fusion == "intra" and self.m_r is not None:
-            d.sub_(torch.mul(self.m_r, self.h * k.beta * self.num_steps, out=self._shift))
             if m is not None and k.average:
-                m.sub_(torch.mul(self.m_r, k.beta, out=self._shift))
+                m.sub_(self._shift * (1 / (1 - k.mu_l)))
+            d.sub_(self._shift.mul_(self.h * self.num_steps / (1 - k.mu_l)))
         return d.div_(self.h * self.num_steps), m if k.average else None
 
 

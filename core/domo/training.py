@@ -89,7 +89,7 @@ class LocalRound:
             abandons the round.
         on_evaluation: Called with the sums of `evaluate`.
         spend: Whether x_prev, and without pre-fusion x_r too, may be overwritten, so that a round
-            needs less memory: two vectors beside the trainer's own, three with intra-fusion.
+            needs less memory: two vectors beside the trainer's own.
     """
 
     def __init__(
@@ -124,11 +124,8 @@ class LocalRound:
             here, before = x_r.to(flat.vector.device), x_prev.to(flat.vector.device)
             infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
             self._m_r = infer(before, here, scale)
-        self._scratch: Tensor | None = None
-        if numbers.kernel.fusion == "pre":
-            self._scratch = self._m_r
-        elif spend and x_r.device == flat.vector.device:
-            self._scratch = x_r
+        mine = spend and x_r.device == flat.vector.device and numbers.kernel.fusion != "pre"
+        self._scratch = x_r if mine else None
         self._opt: LocalSGD | None = None
         self._begun = False
 
@@ -205,6 +202,7 @@ class LocalRound:
                 m_r=self._m_r,
                 mbar_r=self._mbar,
                 scratch=self._scratch,
+                spend=True,  # m_r was made here
             )
         return self._opt
 
