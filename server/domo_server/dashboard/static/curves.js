@@ -112,18 +112,19 @@ export class Board {
       const { key } = plot.spec;
       const lines = { train: () => silos("train_loss"), norm: () => silos("update_norm"),
         cosine: () => silos("cosine") }[key];
-      plot.update(lines ? lines() : all(key), lastRound(run.rounds_done, run.num_rounds));
+      plot.update(lines ? lines() : all(key), lastRound(run.rounds_done, run.num_rounds), run.rounds_done);
     }
   }
 
   /** Runs over one another: one line each. Entries are {run, name, history}. */
   showRuns(entries) {
     this.again = () => this.showRuns(entries);
+    const most = Math.max(...entries.map(({ run }) => run.rounds_done));
     const xMax = Math.max(...entries.map(({ run }) => lastRound(run.rounds_done, run.num_rounds)));
     for (const plot of this.plots) {
       const lines = entries.map(({ run, name, history }, i) => ({ id: run.run_id, name, slot: i + 1,
         points: pointsOf(plot.spec.key, history) }));
-      plot.update(lines, xMax);
+      plot.update(lines, xMax, most);
     }
   }
 }

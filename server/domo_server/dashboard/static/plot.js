@@ -45,7 +45,7 @@ export class Plot {
     this.xs = [];
     this.at = h("span", { class: "muted plot-at" });
     this.frame = h("div", { class: "frame", tabindex: 0, role: "img" });
-    this.note = h("p", { class: "chart-note muted" }, "The first numbers come with the first round.");
+    this.note = h("p", { class: "chart-note muted" });
     this.legend = h("ul", { class: "legend", "aria-label": `Lines of ${spec.title}` });
     this.said = h("p", { class: "only-read", "aria-live": "polite" });
     this.node = h("figure", { class: "chart", "data-chart": spec.key },
@@ -57,8 +57,9 @@ export class Plot {
     this.frame.addEventListener("blur", () => this.board.moveTo(null));
   }
 
-  update(lines, xMax) {
+  update(lines, xMax, numRounds) {
     const { hidden } = this.board;
+    setText(this.note, numRounds > 1 ? "Not measured." : "The first numbers come with the first round.");
     const stamp = JSON.stringify([lines.map(newestOf), xMax, [...hidden]]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;

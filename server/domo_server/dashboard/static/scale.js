@@ -17,7 +17,7 @@ export function ticks(low, high, step) {
 
 /** Whole multiples of the step around the values; from 0 where 0 is near; at most `ceiling`. */
 export function niceRange(values, wanted, ceiling = Infinity, fromZero = false) {
-  if (values.length === 0) return { low: 0, high: 1, step: 0.25 };
+  if (values.length === 0) return { low: 0, high: 1, step: 0.2 };
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
   if (low >= 0 && (fromZero || low < 0.5 * high)) low = 0;
