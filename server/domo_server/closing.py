@@ -24,6 +24,7 @@ from domo.methods import Kernel
 from domo.run_config import RunConfig, UpdateDtype
 from domo.vector import Section
 from domo_proto.codec import VectorId
+from domo_server.agreement import Agreement, Products, Watch, agreement
 from domo_server.checkpoint import BUFFERS, Checkpoint, create_file
 from domo_server.spool import SpooledUpdate, update_path
 
@@ -104,7 +105,7 @@ def sum_round(
     spool: Path,
     folder: Path,
     update_dtype: UpdateDtype = "float32",
-) -> Checkpoint:
+) -> tuple[Checkpoint, Agreement]:
     """x_{r+1}, m_{r+1} and what else follows from a recorded set, in a file not yet durable.
 
     Block by block, on a few threads; no block depends on another, so neither do the bytes on how
@@ -146,15 +147,19 @@ def sum_round(
         updates = [f.reader(VectorId.UPDATE) for f in files]
         weights = fold_weights(kernel, omegas, steps)
 
-        def step(block: tuple[int, int]) -> int:
+        def step(block: tuple[int, int]) -> tuple[int, Products]:
             lo, hi = block
-            mean = fold(updates, weights, lo, hi)
-            x, m = server_block(kernel, read_x(lo, hi), read_m(lo, hi), mean, scale)
+            m_r = read_m(lo, hi)
+            watch = Watch(updates, m_r)
+            mean = fold(watch.readers, weights, lo, hi)
+            products = watch.products(mean)
+            x, m = server_block(kernel, read_x(lo, hi), m_r, mean, scale)
             out.write("x", 4 * lo, x)
             out.write("m", 4 * lo, m)
-            return num_non_finite(x)
+            return num_non_finite(x), products
 
-        bad = sum(pool.map(step, blocks(n)))
+        done = list(pool.map(step, blocks(n)))
+        bad = sum(count for count, _ in done)
         if bad:
             raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
 
@@ -175,4 +180,6 @@ def sum_round(
             out.write(Section.INTEGER_BUFFER.value, 0, first)
         digests = dict(zip(sizes, pool.map(out.digest, sizes), strict=True))
         failed.pop_all()
-    return Checkpoint(r, out, digests, scale, state.digests["x"])
+    norms = [p["update_norm"] for p in members]
+    agreed = agreement([products for _, products in done], norms, weights)
+    return Checkpoint(r, out, digests, scale, state.digests["x"]), agreed

@@ -260,9 +260,13 @@ def round_record(row: Mapping[str, Any]) -> RoundRecord:
         duration_s=row["duration_s"],
         local_lr=row["local_lr"],
         reference_steps=row["reference_steps"],
-        participants=[Participant(**{f: p[f] for f in fields}) for p in row["participants"]],
+        participants=[
+            Participant(**{f: p[f] for f in fields}, cosine=p.get("cosine"))
+            for p in row["participants"]
+        ],
         left_out=row["left_out"],
         train_loss=row["train_loss"],
+        drift=row["drift"],
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from domo.errors import DivergenceError, DomoError, RoundTimeoutError, TransportError
 from domo.tensor_file import TensorFile
+from domo_server.agreement import Agreement
 from domo_server.checkpoint import (
     FROZEN_FILE,
     Checkpoint,
@@ -159,9 +160,16 @@ class RunLoop:
         await self._settle()
         record = await self._durably(self._record)
         run.detail = f"summing {len(record['participants'])} updates"
-        before, following = run.server, await self._sum(record)
+        before = run.server
+        following, agreed = await self._sum(record)
         last = r + 1 >= config.num_rounds
-        round_values = {"closed_at": now_text(), "duration_s": run.clock() - run.opened_at}
+        parts = zip(record["participants"], agreed.cosines, strict=True)
+        round_values = {
+            "closed_at": now_text(),
+            "duration_s": run.clock() - run.opened_at,
+            "participants": [{**part, "cosine": cosine} for part, cosine in parts],
+            "drift": agreed.drift,
+        }
         run_values = {
             "state": "EVALUATING" if last else "OPEN",
             "rounds_done": r + 1,
@@ -221,7 +229,7 @@ class RunLoop:
                 session.error = f"update refused: {why}"
         return bool(far)
 
-    async def _sum(self, record: Row) -> Checkpoint:
+    async def _sum(self, record: Row) -> tuple[Checkpoint, Agreement]:
         """x_{r+1} and what else follows.
 
         Raises:

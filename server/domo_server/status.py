@@ -76,6 +76,8 @@ class Participant(_Frozen):
     """P_k."""
     update_norm: float | None = None
     train_loss: float | None = None
+    cosine: float | None = None
+    """Of its update to the server momentum before the round; None where either is 0."""
 
 
 class RoundRecord(_Frozen):
@@ -94,6 +96,8 @@ class RoundRecord(_Frozen):
     """Sampled silos without an update in this round, and why."""
     train_loss: float | None = None
     """Weighted mean over the participants."""
+    drift: float | None = None
+    """Spread of the updates around their mean, relative to it; None until the commit."""
 
 
 class RunSummary(_Frozen):

@@ -64,6 +64,7 @@ rounds = Table(
     Column("participants", JSON, nullable=False),
     Column("left_out", JSON, nullable=False),
     Column("train_loss", Float),
+    Column("drift", Float),
 )
 
 updates = Table(

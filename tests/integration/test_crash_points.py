@@ -94,7 +94,7 @@ async def life(
     durable: bool,
     had: Accepted,
     residuals: Residuals,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, Any]:
     """One life of a coordinator, to the end of the run."""
     store = Store(open_database(f"sqlite:///{database}"))
     coordinator = Coordinator(store, state_dir, durable_updates=durable)
@@ -113,7 +113,8 @@ async def life(
                 assert row is not None
                 if row["state"] in ENDED:
                     assert row["state"] == "FINISHED", row["detail"]
-                    return left_over(coordinator.folder("1-r"), row)
+                    x, m = left_over(coordinator.folder("1-r"), row)
+                    return x, m, numbers(store)
                 run = coordinator.find("1-r")
                 if run is not None and run.ready:
                     await take_part(coordinator, run, durable, had, residuals)
@@ -123,6 +124,12 @@ async def life(
         with contextlib.suppress(Crash):
             await coordinator.events.close()
         store.close()
+
+
+def numbers(store: Store) -> list[Any]:
+    """Of each round: its drift, and its silos' cosines."""
+    rows = store.rounds_of("1-r")
+    return [(row["drift"], [p["cosine"] for p in row["participants"]]) for row in rows]
 
 
 def left_over(folder: Path, row: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -175,7 +182,7 @@ class Lab:
         mode: str = "kill",
         without: str | None = None,
     ) -> tuple[Any, Crashes]:
-        """A life that dies at an instant, and the next one; final (x, m)."""
+        """A life that dies at an instant, and the next one; final (x, m), numbers of rounds."""
         self.number += 1
         here = self.folder / str(self.number)
         (here / "state").mkdir(parents=True)
@@ -216,7 +223,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def same(a: Any, b: Any) -> bool:
-    return torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
+    return torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) and bool(a[2] == b[2])
 
 
 @pytest.mark.timeout(400)
@@ -229,6 +236,8 @@ def test_dying_at_any_instant_changes_no_byte(
     lab = Lab(tmp_path, update_dtype)
     undisturbed, crashes = lab.live(monkeypatch, durable)
     assert crashes.count > 60, "the instants are not seen"
+    (drift, first), (_, second) = undisturbed[2]
+    assert (drift > 0, first, None in second) == (True, [None, None], False)
     for at in range(crashes.count):
         for mode in MODES:
             result, died = lab.live(monkeypatch, durable, at, mode)

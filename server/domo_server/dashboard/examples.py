@@ -79,6 +79,7 @@ ROUND = RoundRecord(
         Participant(silo_id="site-b", weight=1, num_steps=12, update_norm=3.4, train_loss=2.11),
     ],
     train_loss=2.08,
+    drift=0.8,
 )
 SILO = SiloStatus(
     silo_id="site-b",

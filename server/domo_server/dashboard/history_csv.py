@@ -7,9 +7,9 @@ from typing import Any
 
 from domo_server.status import RoundRecord, RunDetail
 
-_ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps")
-_SILO = ("silo_id", "took_part", "left_out", "weight", "num_steps", "update_norm", "train_loss")
-_ABOUT_SILO = ("weight", "num_steps", "update_norm", "train_loss")
+_ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps", "drift")
+_ABOUT_SILO = ("weight", "num_steps", "update_norm", "train_loss", "cosine")
+_SILO = ("silo_id", "took_part", "left_out", *_ABOUT_SILO)
 
 
 def history_csv(run: RunDetail, rounds: Sequence[RoundRecord]) -> str:

@@ -1,0 +1,112 @@
+"""How well a round's updates agree: each with the server momentum, and all with their mean.
+
+For people to look at; nothing is decided by it. The sums are float64 over short pieces in a fixed
+order, so a round that is summed again gives the same numbers, whatever the number of threads.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from domo.fold import ReadBlock
+
+PIECE = 1 << 13
+"""Entries of one float32 dot product: few enough for BLAS not to share them out among threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Numbers of one round.
+
+    Attributes:
+        cosines: <d_k, m_r> / (|d_k| |m_r|) of each participant; None where either is 0.
+        drift: sqrt(sum_k v_k |d_k - D|^2 / sum_k v_k) / |D|, with the weights v_k of the mean D;
+            None where D is 0. Below about 0.002 it is rounding.
+    """
+
+    cosines: Sequence[float | None]
+    drift: float | None
+
+
+class Products(NamedTuple):
+    """Inner products of one block, or of whole vectors."""
+
+    along: Sequence[float]
+    """<d_k, m_r> of each participant."""
+    momentum: float
+    """|m_r|^2."""
+    mean: float
+    """|D|^2."""
+
+
+def dot(a: Tensor, b: Tensor) -> float:
+    """<a, b> of one block of float32."""
+    x, y = a.numpy(), b.numpy()
+    whole = len(x) - len(x) % PIECE
+    with np.errstate(all="ignore"):
+        pieces = x[:whole].reshape(-1, 1, PIECE) @ y[:whole].reshape(-1, PIECE, 1)
+        total = float(pieces.sum(dtype=np.float64)) + float(np.dot(x[whole:], y[whole:]))
+    if math.isfinite(total):
+        return total
+    return float(np.multiply(x, y, dtype=np.float64).sum())  # huge values
+
+
+class Watch:
+    """Takes the products of one block while its updates are read for the mean.
+
+    Args:
+        updates: Readers of d_k.
+        m_r: The block of the server momentum.
+    """
+
+    def __init__(self, updates: Iterable[ReadBlock], m_r: Tensor):
+        self._m_r, self._momentum = m_r, dot(m_r, m_r)
+        self._along: list[float] = []
+        self.readers = [self._watched(read) for read in updates]
+
+    def _watched(self, read: ReadBlock) -> ReadBlock:
+        def seen(lo: int, hi: int) -> Tensor:
+            part = read(lo, hi)
+            self._along.append(dot(part, self._m_r) if self._momentum else 0.0)
+            return part
+
+        return seen
+
+    def products(self, mean: Tensor) -> Products:
+        """Of the block, once all updates were read."""
+        return Products(self._along, self._momentum, dot(mean, mean))
+
+
+def agreement(
+    blocks: Sequence[Products], norms: Sequence[float], weights: Sequence[float]
+) -> Agreement:
+    """The numbers of a round from those of its blocks, in order.
+
+    As D = sum_k v_k d_k / V, the cross terms of sum_k v_k |d_k - D|^2 come to -2 V |D|^2, and it is
+    sum_k v_k |d_k|^2 - V |D|^2.
+
+    Args:
+        blocks: All blocks.
+        norms: |d_k|.
+        weights: v_k, those of the mean.
+    """
+    momentum = math.sqrt(sum(b.momentum for b in blocks))
+    along = [sum(b.along[k] for b in blocks) for k in range(len(norms))]
+    cosines = [_cosine(p, norm, momentum) for p, norm in zip(along, norms, strict=True)]
+    square = sum(b.mean for b in blocks)
+    if not square:
+        return Agreement(cosines, None)
+    if len(norms) == 1:
+        return Agreement(cosines, 0.0)
+    total = sum(v * norm * norm for v, norm in zip(weights, norms, strict=True))
+    return Agreement(cosines, math.sqrt(max(0.0, total / sum(weights) / square - 1)))
+
+
+def _cosine(product: float, norm: float, momentum: float) -> float | None:
+    if not norm or not momentum:
+        return None
+    return max(-1.0, min(1.0, product / norm / momentum))
