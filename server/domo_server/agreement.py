@@ -9,13 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
 from domo.fold import ReadBlock
-
-PIECE = 1 << 13
-"""Entries of one float32 dot product: few enough for BLAS not to share them out among threads."""
+from domo_server import products
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,7 @@ class Products(NamedTuple):
 
 def dot(a: Tensor, b: Tensor) -> float:
     """<a, b> of one block of float32."""
-    x, y = a.numpy(), b.numpy()
-    whole = len(x) - len(x) % PIECE
-    with np.errstate(all="ignore"):
-        pieces = x[:whole].reshape(-1, 1, PIECE) @ y[:whole].reshape(-1, PIECE, 1)
-        total = float(pieces.sum(dtype=np.float64)) + float(np.dot(x[whole:], y[whole:]))
-    if math.isfinite(total):
-        return total
-    return float(np.multiply(x, y, dtype=np.float64).sum())  # huge values
+    return products.dot(a.numpy(), b.numpy())
 
 
 class Watch:

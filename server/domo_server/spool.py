@@ -26,6 +26,7 @@ from domo.run_config import UpdateDtype
 from domo.vector import byte_view
 from domo.wire_format import decode, torch_dtype
 from domo_proto.codec import FRAME_BYTES, Frame, VectorId
+from domo_server.products import dot
 
 ANY_DIGEST = 32 * "[0-9a-f]"
 """As a glob pattern. Not `*`: silo names may have dots, and begin alike."""
@@ -162,13 +163,10 @@ class Upload:
     def _absorb(self, part: Part, payload: Any) -> None:
         if part.dtype is not None:
             values = self._values(part.dtype, payload)
-            with np.errstate(all="ignore"):  # quick; right unless it is huge, or not finite
-                square = float(np.dot(values, values))
+            square = dot(values, values)
             if not math.isfinite(square):
                 bad = int(values.size - np.count_nonzero(np.isfinite(values)))
-                if bad:
-                    raise DivergenceError(f"the update has {bad} non-finite entries", bad)
-                square = float(np.square(values, dtype=np.float64).sum())
+                raise DivergenceError(f"the update has {bad} non-finite entries", bad)
             if part is self._parts[0]:
                 self._square += square
         self._hash.update(payload)

@@ -13,9 +13,10 @@ from domo import fold
 from domo.methods import Kernel, StepNorm
 from domo_proto.codec import VectorId
 from domo_server import closing
-from domo_server.agreement import PIECE, Agreement, agreement, dot
+from domo_server.agreement import Agreement, agreement, dot
 from domo_server.checkpoint import Checkpoint, create_file
 from domo_server.closing import sum_round
+from domo_server.products import PIECE
 from domo_server.spool import update_path
 
 N = 2 * PIECE + 77
