@@ -5,7 +5,7 @@ order, so a round that is summed again gives the same numbers, whatever the numb
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,30 +45,31 @@ def dot(a: Tensor, b: Tensor) -> float:
     return products.dot(a.numpy(), b.numpy())
 
 
-class Watch:
-    """Takes the products of one block while its updates are read for the mean.
+def watch(
+    updates: Iterable[ReadBlock], m_r: Tensor
+) -> tuple[list[ReadBlock], Callable[[Tensor], Products]]:
+    """Take the products of one block while its updates are read for the mean.
+
+    No cycle holds the block: its memory is free again as soon as it is done with.
 
     Args:
         updates: Readers of d_k.
         m_r: The block of the server momentum.
+
+    Returns:
+        Readers to use in their place; and, for once all were read, the products with the mean.
     """
+    momentum, along = dot(m_r, m_r), list[float]()
 
-    def __init__(self, updates: Iterable[ReadBlock], m_r: Tensor):
-        self._m_r, self._momentum = m_r, dot(m_r, m_r)
-        self._along: list[float] = []
-        self.readers = [self._watched(read) for read in updates]
-
-    def _watched(self, read: ReadBlock) -> ReadBlock:
+    def watched(read: ReadBlock) -> ReadBlock:
         def seen(lo: int, hi: int) -> Tensor:
             part = read(lo, hi)
-            self._along.append(dot(part, self._m_r) if self._momentum else 0.0)
+            along.append(dot(part, m_r) if momentum else 0.0)
             return part
 
         return seen
 
-    def products(self, mean: Tensor) -> Products:
-        """Of the block, once all updates were read."""
-        return Products(self._along, self._momentum, dot(mean, mean))
+    return [watched(u) for u in updates], lambda mean: Products(along, momentum, dot(mean, mean))
 
 
 def agreement(

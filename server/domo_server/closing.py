@@ -24,7 +24,7 @@ from domo.methods import Kernel
 from domo.run_config import RunConfig, UpdateDtype
 from domo.vector import Section
 from domo_proto.codec import VectorId
-from domo_server.agreement import Agreement, Products, Watch, agreement
+from domo_server.agreement import Agreement, Products, agreement, watch
 from domo_server.checkpoint import BUFFERS, Checkpoint, create_file
 from domo_server.spool import SpooledUpdate, update_path
 
@@ -150,9 +150,9 @@ def sum_round(
         def step(block: tuple[int, int]) -> tuple[int, Products]:
             lo, hi = block
             m_r = read_m(lo, hi)
-            watch = Watch(updates, m_r)
-            mean = fold(watch.readers, weights, lo, hi)
-            products = watch.products(mean)
+            readers, products_with = watch(updates, m_r)
+            mean = fold(readers, weights, lo, hi)
+            products = products_with(mean)
             x, m = server_block(kernel, read_x(lo, hi), m_r, mean, scale)
             out.write("x", 4 * lo, x)
             out.write("m", 4 * lo, m)
