@@ -5,7 +5,7 @@ PYTHON ?= python3
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format protos golden simulate bench chaos soak up down clean
+.PHONY: help setup demo test check format protos golden simulate bench chaos crash-points soak up down clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ bench: setup  ## Cost of a local step against torch's SGD
 
 chaos: setup  ## Kill processes of a federation at random and compare the bytes: 20 minutes
 	@$(BIN)/python benchmarks/chaos.py
+
+crash-points: setup  ## Every kind of death at every instant of a commit: 10 minutes
+	@CRASH_ALL=1 $(BIN)/pytest -q tests/integration/test_crash_points.py
 
 soak: setup  ## Memory, threads and handles over a night and 200 rounds: 6 minutes
 	@$(BIN)/python benchmarks/soak.py
