@@ -9,6 +9,7 @@ as it would be after the loss of power, and ends the run. Every fsync of domo go
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,7 @@ MODES = ("kill", "drop", "entries")
 """kill: everything written is there. drop: only what was synced, names of files too.
 entries: names are there, bytes only if they were synced."""
 TRANSACTIONS = ("create_run", "update_run", "enroll", "accept_update", "begin_close")
+TRIES = 20
 ROOT = Path(domo.__file__).parents[2]
 
 
@@ -65,11 +67,19 @@ class Disk:
         return {e.name: None if e.is_dir() else e.inode() for e in os.scandir(path)}
 
     def survivors(self, into: Path, mode: str) -> None:
-        """Write what a restart would find."""
-        if mode == "kill":
-            shutil.copytree(self.root, into)
-        else:
-            self._rebuild(self.root, into, mode)
+        """Write what a restart would find; once more if a folder is being deleted meanwhile."""
+        for left in reversed(range(TRIES)):
+            try:
+                if mode == "kill":
+                    shutil.copytree(self.root, into)
+                else:
+                    self._rebuild(self.root, into, mode)
+            except OSError:  # shutil.Error is one
+                if not left:
+                    raise
+                shutil.rmtree(into)
+            else:
+                return
 
     def _rebuild(self, folder: Path, into: Path, mode: str) -> None:
         into.mkdir()
@@ -115,6 +125,7 @@ class Crashes:
     ):
         self.disk, self.count, self.sites = Disk(root), 0, set[str]()
         self.at, self._save, self.dead, self._without = at, save, False, without
+        self._moving = threading.RLock()
         real_sync = disk.sync
 
         def sync(handle: int) -> None:
@@ -143,7 +154,8 @@ class Crashes:
 
         def wrapped(*args: Any, **options: Any) -> Any:
             self.instant()
-            result = real(*args, **options)
+            with self._moving:  # nothing is renamed while what survives is copied
+                result = real(*args, **options)
             self.instant()
             return result
 
@@ -156,5 +168,6 @@ class Crashes:
         self.count += 1
         if self.count - 1 == self.at:
             self.dead = True
-            self._save(self.disk)
+            with self._moving:
+                self._save(self.disk)
             raise Crash
