@@ -1,12 +1,12 @@
 """Files of the state folder, as all of them are written and read."""
 
-import hashlib
-import os
 from collections.abc import Iterable
-from io import RawIOBase
 from pathlib import Path
 
 import xxhash
+
+from domo import disk
+from domo.files import write_at
 
 
 def replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None:
@@ -16,7 +16,7 @@ def replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None
         f.write(data)
         if durable:
             f.flush()
-            os.fsync(f.fileno())
+            disk.sync(f.fileno())
     temporary.replace(path)
 
 
@@ -31,33 +31,12 @@ def write_over(path: Path, pieces: Iterable[memoryview]) -> str:
     Raises:
         OSError: A full disk.
     """
-    hasher = xxhash.xxh3_128()
+    hasher, end = xxhash.xxh3_128(), 0
     path.touch()
     with path.open("r+b", buffering=0) as f:
         for data in pieces:
             hasher.update(data)
-            done = 0
-            while done < len(data):
-                done += f.write(data[done:])
-        f.truncate()
+            write_at(f.fileno(), end, data)
+            end += len(data)
+        f.truncate(end)
     return hasher.hexdigest()
-
-
-def digest_of(path: Path) -> str:
-    """Hex xxh3-128 of a file's bytes; empty where it cannot be read."""
-    try:
-        with path.open("rb") as f:
-            return hashlib.file_digest(f, xxhash.xxh3_128).hexdigest()
-    except OSError:
-        return ""
-
-
-def read_into(file: RawIOBase, view: memoryview) -> bool:
-    """Fill a buffer; False if the file is too short."""
-    done = 0
-    while done < len(view):
-        got = file.readinto(view[done:])
-        if not got:
-            return False
-        done += got
-    return True

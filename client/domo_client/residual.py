@@ -19,9 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from domo.files import digest_of, read_at
 from domo.fold import ReadBlock
 from domo.vector import byte_view
-from domo_client.files import digest_of, read_into, replace, write_over
+from domo_client.files import replace, write_over
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +99,7 @@ class Residuals:
 
             def read(lo: int, hi: int) -> Tensor:
                 block = torch.empty(hi - lo)
-                f.seek(4 * lo)
-                if not read_into(f, byte_view(block)):
+                if not read_at(f.fileno(), 4 * lo, byte_view(block)):
                     raise OSError(f"{path} is shorter than it was")
                 return block
 

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from domo import part_file
 from domo.errors import ChecksumError
+from domo.files import digest_of, read_at
 from domo.state_dir import lock_folder
 from domo.vector import byte_view
-from domo_client.files import digest_of, read_into, replace, write_over
+from domo_client.files import replace, write_over
 from domo_client.part import Part
 from domo_client.residual import Residuals
 
@@ -108,13 +109,13 @@ class SiloState:
         Raises:
             ChecksumError: It is missing or damaged; it is deleted, so the next fetch brings it.
         """
-        path = self._vectors / digest
+        path, view = self._vectors / digest, byte_view(into)
         try:
             with path.open("rb", buffering=0) as f:
-                whole = read_into(f, byte_view(into)) and not f.read(1)
+                whole = path.stat().st_size == len(view) and read_at(f.fileno(), 0, view)
         except OSError as error:
             raise ChecksumError(f"cannot read the cached {path}: {error.strerror}") from None
-        if not whole or xxhash.xxh3_128_hexdigest(byte_view(into)) != digest:
+        if not whole or xxhash.xxh3_128_hexdigest(view) != digest:
             path.unlink()
             raise ChecksumError(f"the cached vector {path} was damaged and is deleted")
         return into

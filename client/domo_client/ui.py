@@ -6,19 +6,11 @@ import time
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from domo.console import console, err_console, say
+from domo.folders import human_size
 from domo.training import LocalRound
 from domo_client.connection import Offer
 from domo_client.outbox import REFUSED
 from domo_client.session import Outcome, Silo
-
-
-def human_bytes(count: float) -> str:
-    """`1.5 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 class Ui:
@@ -129,7 +121,7 @@ class Ui:
             now = (self._silo.connection.bytes_sent, self._silo.connection.bytes_received)
             sent, got = now[0] - self._bytes[0], now[1] - self._bytes[1]
             self._bytes = now
-            pieces.append(f"received {human_bytes(got)}, sent {human_bytes(sent)}")
+            pieces.append(f"received {human_size(got)}, sent {human_size(sent)}")
         if state == REFUSED:
             pieces.append(f"was refused: {text}")
         elif state != "ACCEPTED":

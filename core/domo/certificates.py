@@ -20,24 +20,10 @@ from cryptography.x509.oid import NameOID
 
 from domo.errors import ConfigError
 from domo.findings import Finding, ok, problem, warning
+from domo.pem import read_pem
 
 SOON_S = 14 * 86_400
 """A certificate that ends so soon is worth a word."""
-
-
-def read_pem(path: Path, what: str) -> bytes:
-    """The bytes of a PEM file.
-
-    Raises:
-        ConfigError: It cannot be read, or is none.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{what}: cannot read {path}: {error.strerror}") from None
-    if b"-----BEGIN" not in data:
-        raise ConfigError(f"{what}: {path} is not a PEM file")
-    return data
 
 
 def read_certificates(path: Path, what: str) -> Sequence[x509.Certificate]:

@@ -11,6 +11,7 @@ import weakref
 from pathlib import Path
 
 from domo.errors import ChecksumError
+from domo.files import read_at, write_at
 
 MARK = struct.Struct("<Q")
 
@@ -74,12 +75,8 @@ class PartFile:
         Raises:
             ChecksumError: It is shorter than it was.
         """
-        done = 0
-        while done < len(buffer):
-            got = os.preadv(self._file, [buffer[done:]], at + done)
-            if not got:
-                raise ChecksumError(f"{self.path} is shorter than it was")
-            done += got
+        if not read_at(self._file, at, buffer):
+            raise ChecksumError(f"{self.path} is shorter than it was")
 
     def append(self, payload: memoryview) -> None:
         """Keep the next bytes.
@@ -87,9 +84,7 @@ class PartFile:
         Raises:
             OSError: A full disk; what was kept before stays.
         """
-        done = 0
-        while done < len(payload):
-            done += os.pwrite(self._file, payload[done:], self.position + done)
+        write_at(self._file, self.position, payload)
         self._set(self.position + len(payload))
 
     def _set(self, position: int) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from domo import disk
 from domo.errors import StateError
+from domo.files import read_at, write_at
 from domo.fold import ReadBlock
 from domo.vector import byte_view
 
@@ -171,15 +172,11 @@ class TensorFile:
             StateError: The file is shorter than its header says.
         """
         start = self._places[name].start + at
-        done = 0
-        while done < len(buffer):
-            got = os.preadv(self._handle, [buffer[done:]], start + done, flags)
-            if not got:
-                raise StateError(f"{self.path} is shorter than it says")
-            done += got
-            if flags:
-                break
-        return done
+        if flags:
+            return os.preadv(self._handle, [buffer], start, flags)
+        if not read_at(self._handle, start, buffer):
+            raise StateError(f"{self.path} is shorter than it says")
+        return len(buffer)
 
     def read(self, name: str) -> Tensor:
         """A whole tensor."""
@@ -226,10 +223,8 @@ class TensorFile:
             self._write(self._places[name].start + at, byte_view(values.view(-1)))
 
     def _write(self, at: int, data: memoryview) -> None:
-        done = 0
         try:
-            while done < len(data):
-                done += os.pwrite(self._handle, data[done:], at + done)
+            write_at(self._handle, at, data)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 

@@ -17,6 +17,7 @@ cut into blocks anywhere.
 import torch
 from torch import Tensor
 
+from domo.algorithm import num_non_finite
 from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks
 from domo.run_config import UpdateDtype
@@ -86,7 +87,7 @@ def encode(
         v = d[lo:hi]
         v.add_(_block(residual, lo, hi))
         v.sub_(_round(v, q[lo:hi]))
-        bad += int((~torch.isfinite(v)).sum())
+        bad += num_non_finite(v)
     if bad:
         text = f"the update, with what earlier rounds left of it, has {bad} non-finite entries"
         raise DivergenceError(text, bad)
@@ -109,7 +110,7 @@ def round_off(m: Tensor, update_dtype: UpdateDtype) -> Tensor:
     q, bad = torch.empty_like(m, dtype=torch_dtype(update_dtype)), 0
     for lo, hi in blocks(m.numel()):
         _round(m[lo:hi], q[lo:hi])
-        bad += int((~torch.isfinite(m[lo:hi])).sum())
+        bad += num_non_finite(m[lo:hi])
     if bad:
         raise DivergenceError(f"the local momentum has {bad} non-finite entries", bad)
     return q

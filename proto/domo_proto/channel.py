@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 
 from domo.errors import ConfigError
+from domo.pem import read_pem
 from domo_proto.codec import MAX_MESSAGE_BYTES
 
 KEEPALIVE_S = 30
@@ -71,15 +72,7 @@ class TlsFiles:
             ConfigError: The file cannot be read, or is not PEM.
         """
         path: Path | None = getattr(self, which)
-        if path is None:
-            return None
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"tls {which}: cannot read {path}: {error.strerror}") from error
-        if b"-----BEGIN" not in data:
-            raise ConfigError(f"tls {which}: {path} is not a PEM file")
-        return data
+        return None if path is None else read_pem(path, f"tls {which}")
 
 
 def is_loopback(address: str) -> bool:

@@ -5,9 +5,7 @@ becomes an update by a rename once the whole digest fits. Memory is one frame fo
 of 16 bits is also turned into float32, frame by frame, to be checked.
 """
 
-import hashlib
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from torch import Tensor
 
 from domo import disk, part_file
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
+from domo.files import digest_of, read_at
 from domo.fold import ReadBlock
 from domo.run_config import UpdateDtype
 from domo.vector import byte_view
@@ -89,11 +88,7 @@ def _used(free: Path | None) -> Path | None:
 
 def is_whole(path: Path, upload_digest: str) -> bool:
     """Whether an update's file is there with the bytes that were accepted."""
-    try:
-        with path.open("rb") as f:
-            return hashlib.file_digest(f, xxhash.xxh3_128).hexdigest() == upload_digest
-    except OSError:
-        return False
+    return digest_of(path) == upload_digest
 
 
 class Upload:
@@ -277,12 +272,8 @@ class SpooledUpdate:
         return vector
 
     def _read(self, at: int, view: memoryview) -> None:
-        done = 0
-        while done < len(view):
-            got = os.preadv(self._file.fileno(), [view[done:]], at + done)
-            if not got:
-                raise ProtocolError(f"{self._file.name} is shorter than it was when accepted")
-            done += got
+        if not read_at(self._file.fileno(), at, view):
+            raise ProtocolError(f"{self._file.name} is shorter than it was when accepted")
 
     def close(self) -> None:
         """Close the file."""

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -21,33 +20,11 @@ from domo_server import cli
 from domo_server.store import open_database
 from tests.certificates import Authority, Pair
 from tests.coordinator import coordinator
+from tests.findings import Outcome
+from tests.killable import free_port
 
 runner = CliRunner()
 RUN = '[[runs]]\ntask = "digits"\nnum_rounds = 2\nnum_silos = 3\n'
-
-
-class Outcome(NamedTuple):
-    """What check says with --json."""
-
-    code: int
-    found: list[dict[str, str]]
-
-    def of(self, state: str) -> set[str]:
-        return {f["check"] for f in self.found if f["state"] == state}
-
-    def blames(self, check: str, text: str, mend: str) -> None:
-        """There is one problem, and it is said and mended so."""
-        assert self.code == 1
-        problems = [f for f in self.found if f["state"] == "problem"]
-        assert [f["check"] for f in problems] == [check], self.found
-        assert text in problems[0]["text"]
-        assert mend in problems[0]["mend"]
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def write(folder: Path, server: str = "", runs: str = RUN, **addresses: str) -> Path:

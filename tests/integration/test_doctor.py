@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,8 @@ from domo_client.state import SiloState
 from domo_proto.channel import TlsFiles
 from tests.certificates import Authority, Pair
 from tests.coordinator import Coordinator, coordinator
+from tests.findings import Outcome
+from tests.killable import free_port
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -105,24 +107,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Outcome(NamedTuple):
-    """What doctor says with --json."""
-
-    code: int
-    found: list[dict[str, str]]
-
-    def of(self, state: str) -> set[str]:
-        return {f["check"] for f in self.found if f["state"] == state}
-
-    def blames(self, check: str, text: str, mend: str) -> None:
-        """There is one problem, and it is said and mended so."""
-        assert self.code == 1
-        problems = [f for f in self.found if f["state"] == "problem"]
-        assert [f["check"] for f in problems] == [check], self.found
-        assert text in problems[0]["text"]
-        assert mend in problems[0]["mend"]
-
-
 def tls_flags(papers: Papers, ca: Path | None = None, own: Pair | None = None) -> list[str]:
     own = own or papers.site_a
     return [
@@ -159,12 +143,6 @@ def doctor_process(*args: str, **variables: str) -> subprocess.CompletedProcess[
 def nobody_came(server: Coordinator) -> None:
     assert server.get("/silos") == []
     assert not [e for e in server.get("/events") if e["silo_id"]]
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 # nothing is wrong
