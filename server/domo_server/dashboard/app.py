@@ -11,12 +11,12 @@ from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from domo import __version__
+from domo.status import StreamMessage
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.changing import change_routes
 from domo_server.dashboard.errors import add_error_handlers
 from domo_server.dashboard.examples import errors
 from domo_server.dashboard.headers import Guard
-from domo_server.dashboard.models import StreamMessage
 from domo_server.dashboard.reading import read_routes
 from domo_server.dashboard.stream import StreamHub
 from domo_server.status import Control, ReadModel

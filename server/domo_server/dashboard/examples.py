@@ -5,27 +5,27 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domo_server.dashboard.models import (
-    ErrorBody,
-    ErrorDetail,
-    History,
-    MethodOption,
-    RunOptions,
-    Session,
-    SiloDetail,
-    SiloRound,
-    StreamMessage,
-    TaskOption,
-)
-from domo_server.status import (
+from domo.status import (
     Event,
+    History,
     MetricPoint,
     Participant,
     RoundRecord,
     RunDetail,
     RunSummary,
+    SiloDetail,
+    SiloRound,
     SiloStatus,
     Status,
+    StreamMessage,
+)
+from domo_server.dashboard.models import (
+    ErrorBody,
+    ErrorDetail,
+    MethodOption,
+    RunOptions,
+    Session,
+    TaskOption,
 )
 
 Responses = dict[int | str, dict[str, Any]]

@@ -1,11 +1,9 @@
-"""The JSON shapes that REST adds to those of `domo_server.status`."""
+"""The JSON shapes that REST adds to those of `domo.status`: errors, and what a run can be."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from domo_server.status import Event, RoundRecord, RunDetail, SiloStatus, Status
 
 
 class _Frozen(BaseModel):
@@ -59,41 +57,3 @@ class RunOptions(_Frozen):
     config_schema: Mapping[str, Any] = Field(description="JSON schema of a run's config.")
     methods: Sequence[MethodOption]
     tasks: Sequence[TaskOption]
-
-
-class SiloRound(_Frozen):
-    """A silo's part in one round that it was sampled for."""
-
-    round_index: int
-    state: Literal["CLOSING", "COMMITTED"]
-    took_part: bool
-    left_out: str | None = Field(description="Why its update is not in this round's model.")
-    num_steps: int | None = Field(description="P_k, if it took part.")
-    update_norm: float | None
-    train_loss: float | None
-
-
-class SiloDetail(SiloStatus):
-    """One silo with what it has done lately."""
-
-    rounds_run_id: str | None = Field(
-        description="The run that `rounds` are of: the current one; the newest if none is current."
-    )
-    rounds: Sequence[SiloRound] = Field(description="Oldest first.")
-    events: Sequence[Event] = Field(description="The last 50 that concern it, oldest first.")
-
-
-class History(_Frozen):
-    """Everything that is known of one run except its vectors."""
-
-    format_version: int = 1
-    run: RunDetail = Field(description="With its config, its roster and its test metrics.")
-    rounds: Sequence[RoundRecord]
-
-
-class StreamMessage(_Frozen):
-    """The data of one `status` event of the stream."""
-
-    status: Status
-    run: RunDetail | None = Field(description="The current run; the newest if none is current.")
-    events: Sequence[Event] = Field(description="New since the last message, oldest first.")

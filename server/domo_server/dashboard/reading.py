@@ -7,23 +7,25 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
+from domo.status import (
+    Event,
+    History,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloDetail,
+    SiloStatus,
+    Status,
+)
 from domo_server.dashboard import examples
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.examples import answer, errors, other, silo_errors
 from domo_server.dashboard.history_csv import history_csv
-from domo_server.dashboard.models import History, RunOptions, SiloDetail
+from domo_server.dashboard.models import RunOptions
 from domo_server.dashboard.run_options import run_options
 from domo_server.dashboard.silo_detail import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
-from domo_server.status import (
-    Event,
-    ReadModel,
-    RoundRecord,
-    RunDetail,
-    RunSummary,
-    SiloStatus,
-    Status,
-)
+from domo_server.status import ReadModel
 
 _MODEL_TRIES = 3
 

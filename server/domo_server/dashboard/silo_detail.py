@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from domo_server.dashboard.models import SiloDetail, SiloRound
-from domo_server.status import Event, ReadModel, RoundRecord, SiloStatus
+from domo.status import Event, RoundRecord, SiloDetail, SiloRound, SiloStatus
+from domo_server.status import ReadModel
 
 NUM_SILO_EVENTS = 50
 """How many of a silo's last events its detail has."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
-from domo_server.dashboard.models import StreamMessage
-from domo_server.status import Event, ReadModel
+from domo.status import Event, StreamMessage
+from domo_server.status import ReadModel
 
 NUM_RECENT_EVENTS = 100
 """How many past events a new listener gets."""
