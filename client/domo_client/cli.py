@@ -13,15 +13,14 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from platformdirs import user_cache_path, user_state_path
 
 from domo.console import friendly_errors, say, setup_logging
 from domo.errors import ConfigError, CoordinatorUnavailableError
-from domo_client import options
-from domo_proto.channel import TlsFiles
+from domo_client.options import Dashboard, Flags, takes_flags
 
 if TYPE_CHECKING:
     import torch
@@ -48,37 +47,15 @@ def default_state(name: str) -> Path:
 
 
 @app.callback(invoke_without_command=True)
+@takes_flags
 def main_command(
     context: typer.Context,
-    server: options.Server = None,
-    name: options.Name = None,
-    data: options.Data = None,
-    shard: options.Shard = None,
-    task: options.Task = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "float32",
-    workers: options.Workers = 0,
-    role: options.Role = "trainer",
-    state_dir: options.StateDir = None,
-    tls_ca: options.TlsCa = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    insecure: options.Insecure = False,
-    compression: Annotated[
-        str,
-        typer.Option(
-            envvar="DOMO_CLIENT_COMPRESSION", help="none, or zstd for links below about 1 Gbit/s."
-        ),
-    ] = "none",
-    connect_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds to try before the first connection.")
-    ] = 60.0,
-    once: Annotated[bool, typer.Option("--once", help="Stop after one run.")] = False,
+    flags: Flags,
 ) -> None:
     """Train one PyTorch model together with other silos; this silo's data stay here."""
     if context.invoked_subcommand is not None:
         return
-    if server is None:
+    if flags.server is None:
         raise ConfigError("which coordinator? Give --server host:port")
     import torch
 
@@ -87,42 +64,41 @@ def main_command(
     from domo_client.ui import Ui
 
     setup_logging()
-    silo_id = name or host_name()
-    if role not in ("trainer", "evaluator"):
-        raise ConfigError(f"--role must be trainer or evaluator, got {role!r}")
-    if precision not in ("float32", "bf16"):
-        raise ConfigError(f"--precision must be float32 or bf16, got {precision!r}")
-    if data is not None and not data.is_dir():
-        raise ConfigError(f"--data {data}: there is no such folder")
-    where = parse_device(device)
+    silo_id = flags.name or host_name()
+    if flags.role not in ("trainer", "evaluator"):
+        raise ConfigError(f"--role must be trainer or evaluator, got {flags.role!r}")
+    if flags.precision not in ("float32", "bf16"):
+        raise ConfigError(f"--precision must be float32 or bf16, got {flags.precision!r}")
+    if flags.data is not None and not flags.data.is_dir():
+        raise ConfigError(f"--data {flags.data}: there is no such folder")
+    where = parse_device(flags.device)
     agent_options = AgentOptions(
-        data=data,
-        shard=parse_shard(shard),
-        tasks=tuple(task or ()),
+        data=flags.data,
+        shard=parse_shard(flags.shard),
+        tasks=tuple(flags.task or ()),
         device=where,
-        autocast=torch.bfloat16 if precision == "bf16" else None,
-        num_workers=workers,
-        role=role,
+        autocast=torch.bfloat16 if flags.precision == "bf16" else None,
+        num_workers=flags.workers,
+        role=flags.role,
         cache=user_cache_path("domo"),
     )
-    tls = TlsFiles(tls_ca, tls_cert, tls_key) if tls_ca or tls_cert else None
     ui = Ui(["domo-client", *sys.argv[1:]])
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with connect(
-            server,
+            flags.server,
             silo_id,
-            state_dir=state_dir or default_state(silo_id),
-            tls=tls,
-            insecure=insecure,
-            role=role,
+            state_dir=flags.state_dir or default_state(silo_id),
+            tls=flags.tls,
+            insecure=flags.insecure,
+            role=flags.role,
             device=describe_device(where),
-            first_connect_s=connect_timeout,
+            first_connect_s=flags.connect_timeout,
             on_trouble=ui.trouble,
-            compression=compression,
+            compression=flags.compression,
         ) as silo:
-            ui.joined(silo, server)
-            outcome = run_agent(silo, agent_options, ui, once=once)
+            ui.joined(silo, flags.server)
+            outcome = run_agent(silo, agent_options, ui, once=flags.once)
     except KeyboardInterrupt:
         say(f"{silo_id}: stopped")
         return
@@ -162,71 +138,53 @@ def health(
 
 
 @app.command()
+@takes_flags
 def doctor(
-    server: options.Server = None,
-    name: options.Name = None,
-    data: options.Data = None,
-    shard: options.Shard = None,
-    task: options.Task = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "float32",
-    workers: options.Workers = 0,
-    role: options.Role = "trainer",
-    state_dir: options.StateDir = None,
-    tls_ca: options.TlsCa = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    insecure: options.Insecure = False,
-    dashboard: options.Dashboard = None,
+    flags: Flags,
+    dashboard: Dashboard = None,
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
     from domo_client.doctor import doctor as examine
 
-    raise typer.Exit(examine(_setup(locals()), as_json))
+    raise typer.Exit(examine(_setup(flags, dashboard), as_json))
 
 
 @app.command()
+@takes_flags
 def support_bundle(
-    server: options.Server = None,
-    name: options.Name = None,
-    data: options.Data = None,
-    shard: options.Shard = None,
-    task: options.Task = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "float32",
-    workers: options.Workers = 0,
-    role: options.Role = "trainer",
-    state_dir: options.StateDir = None,
-    tls_ca: options.TlsCa = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    insecure: options.Insecure = False,
-    dashboard: options.Dashboard = None,
+    flags: Flags,
+    dashboard: Dashboard = None,
     log: Annotated[Path | None, typer.Option(help="A log file; its last lines go in.")] = None,
     out: Annotated[Path | None, typer.Option(help="The archive to write.")] = None,
 ) -> None:
     """Write an archive for whoever helps you: what doctor finds, versions; no data, no keys."""
     from domo_client.support_bundle import write_bundle
 
-    write_bundle(_setup(locals()), log, out)
+    write_bundle(_setup(flags, dashboard), log, out)
 
 
-def _setup(given: dict[str, Any]) -> "Setup":
+def _setup(flags: Flags, dashboard: str | None) -> "Setup":
     """The flags of doctor, for its checks; log lines as joining has them, but warnings only."""
     from domo_client.checks import Setup
 
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
-    silo_id = given["name"] or host_name()
-    tls = TlsFiles(given["tls_ca"], given["tls_cert"], given["tls_key"])
-    same = ("server", "data", "shard", "device", "precision", "workers", "role", "insecure")
+    silo_id = flags.name or host_name()
     return Setup(
+        server=flags.server,
         name=silo_id,
-        state_dir=given["state_dir"] or default_state(silo_id),
-        tasks=tuple(given["task"] or ()),
-        tls=None if tls == TlsFiles() else tls,
-        dashboard=given["dashboard"],
-        **{key: given[key] for key in same},
+        state_dir=flags.state_dir or default_state(silo_id),
+        data=flags.data,
+        shard=flags.shard,
+        tasks=tuple(flags.task or ()),
+        device=flags.device,
+        precision=flags.precision,
+        workers=flags.workers,
+        role=flags.role,
+        tls=flags.tls,
+        insecure=flags.insecure,
+        compression=flags.compression,
+        dashboard=dashboard,
     )
 
 

@@ -1,8 +1,10 @@
 """`domo-client support-bundle`: an archive for whoever helps, with nothing in it that is secret.
 
-No data, no keys, no bytes of a model. Texts of `doctor` can name paths and files of this machine.
+No data, no keys, no bytes of a model; home folders and the user's name are left out. Texts of
+`doctor` can name other paths and files of this machine.
 """
 
+import getpass
 import importlib.metadata
 import json
 import os
@@ -50,6 +52,36 @@ def redact(text: str) -> str:
     for pattern, instead in SECRETS:
         text = pattern.sub(instead, text)
     return text
+
+
+HOMES = re.compile(r"(/home/|/Users/|\\Users\\)[^/\\\s:;,'\"]+")
+COMMON_USERS = ("root", "domo", "user", "admin")
+"""Say nothing of a person; `domo` is what the images run as."""
+SHORTEST_SECRET = 8
+"""Of variables: a shorter value could be any word."""
+
+
+def anonymise(text: str, variables: Mapping[str, str]) -> str:
+    """A text without this machine's secrets, home folders and user name, wherever they stand.
+
+    Args:
+        text: Any part of the archive.
+        variables: The environment: values whose names are those of secrets are taken out.
+    """
+    for name, value in variables.items():
+        if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET:
+            text = text.replace(value, "***")
+    home = str(Path.home())
+    if len(home) > 1:
+        text = re.sub(re.escape(home) + r"(?![\w.-])", "~", text)
+    text = HOMES.sub(r"\1USER", text)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return text
+    if len(user) < 3 or user in COMMON_USERS:
+        return text
+    return re.sub(rf"(?<![\w.-]){re.escape(user)}(?![\w.-])", "USER", text)
 
 
 def environment(variables: Mapping[str, str]) -> str:
@@ -149,16 +181,20 @@ def write_bundle(setup: Setup, log: Path | None, out: Path | None) -> None:
         "environment.txt": ("variables by name, secrets replaced", environment(os.environ)),
         "log.txt": (f"the last lines of {log}, secrets replaced", end_of_log),
     }
+    clean = {
+        name: (what, None if content is None else anonymise(content, os.environ))
+        for name, (what, content) in parts.items()
+    }
     say("")
-    say("in the archive will be (no data, no keys, no bytes of a model):")
-    for name, (what, content) in parts.items():
+    say("in the archive will be (no data, no keys, no bytes of a model, no name of a user):")
+    for name, (what, content) in clean.items():
         if content is not None:
             say(f"  {name:<17} {human_size(len(content.encode())):>9}  {what}")
     temporary = path.with_name(path.name + ".tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as f, zipfile.ZipFile(f, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, (_, content) in parts.items():
+            for name, (_, content) in clean.items():
                 if content is not None:
                     archive.writestr(name, content)
         temporary.replace(path)

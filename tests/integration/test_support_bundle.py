@@ -1,5 +1,6 @@
 """`domo-client support-bundle`: what helps is in it, and nothing that is secret."""
 
+import getpass
 import json
 import logging
 import zipfile
@@ -16,7 +17,7 @@ from domo.console import StderrHandler
 from domo.errors import ConfigError
 from domo_client import cli
 from domo_client.state import SiloState
-from domo_client.support_bundle import LAST_LINES, environment, redact
+from domo_client.support_bundle import LAST_LINES, anonymise, environment, redact
 from tests.certificates import Authority
 from tests.coordinator import coordinator
 
@@ -150,6 +151,16 @@ def test_an_archive_that_cannot_be_written(tmp_path: Path) -> None:
 )
 def test_what_looks_like_a_secret(text: str, instead: str) -> None:
     assert redact(text) == instead
+
+
+def test_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/srv/people/ann")
+    monkeypatch.setattr(getpass, "getuser", lambda: "ann")
+    variables = {"DOMO_ADMIN_TOKEN": SECRET, "MY_KEY": "a"}
+    text = f"/srv/people/ann/x /home/bob/data /srv/people/anna ann's annex, owner ann; {SECRET} a"
+    assert anonymise(text, variables) == (
+        "~/x /home/USER/data /srv/people/anna USER's annex, owner USER; *** a"
+    )
 
 
 def test_only_values_that_help_are_shown() -> None:

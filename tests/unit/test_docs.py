@@ -203,6 +203,9 @@ def test_every_command_and_flag_is_described(name: str, command: click.Command) 
     match = re.search(rf"^##+ `{name}( [A-Z_]+)?`\n(.*?)(?=^##|\Z)", text, re.S | re.M)
     assert match, f"{name} has no heading"
     told = {c.split()[0]: r for r in rows(match[2]) for c in codes(r[0])}
+    if "Takes every flag of `domo-client`" in match[2]:
+        shared = text.split("\n## `domo-client`\n")[1].split("\n## ")[0]
+        told |= {c.split()[0]: r for r in rows(shared) for c in codes(r[0])}
     for parameter in command.params:
         flags = [o for o in parameter.opts if o.startswith("--")]
         hidden = {"--help", "--install-completion", "--show-completion"}

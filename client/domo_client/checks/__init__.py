@@ -34,6 +34,7 @@ class Setup:
     role: str = "trainer"
     tls: TlsFiles | None = None
     insecure: bool = False
+    compression: str = "none"
     dashboard: str | None = None
 
     @property

@@ -60,6 +60,7 @@ def flags(setup: Setup) -> Iterator[Finding]:
     for flag, value, allowed in (
         ("--role", setup.role, ("trainer", "evaluator")),
         ("--precision", setup.precision, ("float32", "bf16")),
+        ("--compression", setup.compression, ("none", "zstd")),
     ):
         if value not in allowed:
             good = False
