@@ -104,7 +104,7 @@ class Streaming(Connection):
         )
 
     def _frames(
-        self, header: bytes, update: PendingUpdate, offset: int, watch: Any
+        self, header: bytes, update: PendingUpdate, data: Any, offset: int, watch: Any
     ) -> Iterator[bytes]:
         yield header
         (vector_id, num_bytes), *others = update.vectors
@@ -180,12 +180,14 @@ def run(
         stamp("ready", r)
         if isinstance(line, Streaming):
             sizes = [(v, 4 * num_params) for v in ids]
+            views = None
             pending = PendingUpdate(offer.run_id, r, "", line.digest, sizes, turn.num_steps, {})
         else:
             data = [(v, byte_view(update)) for v in ids]
+            views = [view for _, view in data]
             basis = f"{offer.config.digest}/{turn.digests[VectorId.X]}"
             pending = state.save_pending(offer.run_id, r, basis, data, turn.num_steps, {})
-        answer, text = line.submit(pending)
+        answer, text = line.submit(pending, views)
         if answer != "ACCEPTED":
             raise RuntimeError(f"silo {silo}: {answer}: {text}")
         stamp("sent", r)

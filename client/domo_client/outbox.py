@@ -1,7 +1,7 @@
 """What becomes of a local round's result: encoded, kept on disk, sent until the round is over."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.training import LocalResult
@@ -67,6 +67,7 @@ class Outbox:
             (VectorId.FLOAT_BUFFERS, result.float_buffers),
             (VectorId.INTEGER_BUFFERS, result.integer_buffers),
         ]
+        data = [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)]
         wait_s = FIRST_WAIT_S
         while True:
             try:
@@ -74,7 +75,7 @@ class Outbox:
                     offer.run_id,
                     turn.round_index,
                     basis(offer, turn),
-                    [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)],
+                    data,
                     result.num_steps,
                     result.metrics,
                     keep_residual,
@@ -86,7 +87,7 @@ class Outbox:
                 wait_s = min(2 * wait_s, MAX_WAIT_S)
                 if self._closed.is_set() or not self._wanted():
                     return None
-        return self._submit(update)
+        return self._submit(update, [view for _, view in data])
 
     def pending(self, offer: Offer, turn: Turn) -> PendingUpdate | None:
         """An update of this round that was made before a crash, with what it has left."""
@@ -101,10 +102,12 @@ class Outbox:
         state, _ = self._submit(update)
         return state != REFUSED
 
-    def _submit(self, update: PendingUpdate) -> tuple[str, str]:
+    def _submit(
+        self, update: PendingUpdate, data: Sequence[memoryview] | None = None
+    ) -> tuple[str, str]:
         """Send an update; a refused one is this silo's failure, and is forgotten."""
         try:
-            return self._connection.submit(update)
+            return self._connection.submit(update, data)
         except DomoError as error:
             if type(error) not in (ProtocolError, DivergenceError):
                 raise

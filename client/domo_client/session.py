@@ -13,7 +13,9 @@ and sends nothing; an exception in the body is reported as this silo's failure a
 caller; a round that the coordinator has abandoned ends the inner loop and the next one comes.
 """
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,11 +26,13 @@ import torch
 from platformdirs import user_state_path
 from torch import nn
 
+import domo
 from domo.batches import configure_torch
 from domo.errors import ConfigError, RoundError
 from domo.training import LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, digest
 from domo_client.connection import Connection, Offer, Turn
+from domo_client.log_tail import LogTail, journal
 from domo_client.outbox import Outbox
 from domo_client.reporter import Progress, Reporter
 from domo_client.state import SiloState
@@ -75,6 +79,7 @@ def connect(
     first_connect_s: float = 60.0,
     on_trouble: Callable[[str], None] = lambda text: None,
     compression: str = "none",
+    share_log: bool = False,
 ) -> "Silo":
     """Join a federation.
 
@@ -90,6 +95,8 @@ def connect(
         on_trouble: Told in words when the network fails and the call will be made again.
         compression: `none`, or `zstd`: vectors are compressed where that makes them smaller; for
             links below about 1 Gbit/s.
+        share_log: Send domo's own log lines, from INFO on, to the coordinator, where everybody who
+            sees its dashboard can read them. Never those of the task or of other libraries.
 
     Raises:
         ConfigError: A bad address, or no TLS to another machine without `insecure`.
@@ -111,24 +118,32 @@ def connect(
             "change the model. Give --tls-ca (and --tls-cert, --tls-key), or --insecure on a "
             "network that you trust"
         )
+    def trouble(text: str) -> None:
+        journal.warning("network: %s", text, extra={"silo": silo})
+        on_trouble(text)
+
     with ExitStack() as failed:
         state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
         failed.callback(state.close)
+        tail = LogTail(silo) if share_log else None
+        if tail is not None:
+            failed.callback(tail.close)
         connection = Connection(
-            server, silo, state, tls, role, device, first_connect_s, on_trouble, compression
+            server, silo, state, tls, role, device, first_connect_s, trouble, compression
         )
         failed.callback(connection.close)
         connection.join()
         failed.pop_all()
-    return Silo(connection, state)
+    return Silo(connection, state, tail)
 
 
 class Silo:
     """A silo that has joined; a context manager."""
 
-    def __init__(self, connection: Connection, state: SiloState):
-        self.connection, self._state = connection, state
-        self._reporter = Reporter(connection, state.folder / "status.json")
+    def __init__(self, connection: Connection, state: SiloState, tail: LogTail | None = None):
+        self.connection, self._state, self._tail = connection, state, tail
+        self._reporter = Reporter(connection, state.folder / "status.json", tail)
+        self._note(logging.INFO, f"joined {connection.address}, domo {domo.__version__}")
         self._reporter.start()
         self._reporter.beat()
         self._declined: list[str] = []
@@ -165,7 +180,12 @@ class Silo:
         self._reporter.stop()
         self.connection.close(reason)
         self._reporter.join(CLOSE_S)
+        if self._tail is not None:
+            self._tail.close()
         self._state.close()
+
+    def _note(self, level: int, text: str) -> None:
+        journal.log(level, "%s", text, extra={"silo": self.connection.silo_id})
 
     def next_run(self) -> Offer:
         """Wait for a run that wants this silo."""
@@ -178,11 +198,13 @@ class Silo:
     def decline(self, offer: Offer, reason: str) -> None:
         """Say that this silo will not take part in a run, and why."""
         self._declined.append(offer.run_id)
+        self._note(logging.WARNING, f"run {offer.run_id}: declined: {reason}")
         self.connection.decline(offer.run_id, reason)
 
     def fail(self, error: Exception) -> None:
         """Say that this round failed here; it is tried again after a while."""
         self._failed = True
+        self._note(logging.ERROR, f"failed: {describe(error)}")
         self._reporter.beat(failure=describe(error))
         self._reporter.progress = Progress("waiting", self._reporter.progress.run_id)
 
@@ -214,8 +236,11 @@ class Silo:
         offer = offer or self.next_run()
         flat = FlatModel(model)
         configure_torch(offer.config.threads, flat.vector.device)
+        self.connection.page_locked = flat.vector.is_cuda
         tests = 1 if eval_samples is None else eval_samples
+        self._reporter.device = flat.vector.device
         self.connection.enroll(offer, flat.layout, samples or 0, tests)
+        self._note(logging.INFO, f"run {offer.run_id}: enrolled with {samples or 0} samples")
         self._state.residuals.keep_only(offer.run_id)
         self.outcome, backoff_s, evaluated = None, 1.0, -1
         own = [digest(flat.read(Section.FROZEN))]
@@ -231,6 +256,7 @@ class Silo:
             if turn.action == "END":
                 self._state.drop_pending()
                 self.outcome = Outcome(offer.run_id, turn.outcome, turn.text, turn.round_index)
+                self._note(logging.INFO, f"run {offer.run_id}: {turn.outcome.lower()}: {turn.text}")
                 return
             if turn.action == "ASK_AGAIN":
                 continue
@@ -272,6 +298,8 @@ class Silo:
         r = turn.round_index
         self._reporter.forget()
         steps = turn.num_steps if turn.action == "TRAIN" else 0
+        if steps:
+            self._note(logging.INFO, f"round {r + 1} of {offer.config.num_rounds}: {steps} steps")
         progress = self._progress("evaluating", offer.run_id, r, steps)
 
         def on_step(rnd: LocalRound, done: int) -> bool:  # no cycle: rnd holds vectors
@@ -292,7 +320,7 @@ class Silo:
             evaluates=turn.evaluate,
         )
         vectors = turn.vectors
-        if steps:
+        if steps and not flat.vector.is_cuda:  # a GPU has copies of its own
             whole = offer.config.kernel.fusion == "pre"
             self.connection.spend([VectorId.X_PREV, *([] if whole else [VectorId.X])])
         return LocalRound(
@@ -310,9 +338,13 @@ class Silo:
     def _send(self, offer: Offer, turn: Turn, rnd: LocalRound) -> None:
         result, progress = rnd.finish(), self._reporter.progress
         progress.phase, progress.loss = "uploading", result.metrics.get("loss")
+        began = time.monotonic()
         outcome = self._outbox.send(offer, turn, result)
         if outcome is not None:
-            self.on_sent(rnd, *outcome)
+            state, text = outcome
+            took = f"round {turn.round_index + 1}: {state.lower()}, {time.monotonic() - began:.1f} s"
+            self._note(logging.INFO, f"{took}: {text}" if text else took)
+            self.on_sent(rnd, state, text)
 
 
 def describe(error: BaseException) -> str:

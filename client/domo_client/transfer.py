@@ -54,6 +54,7 @@ class Transfers(Line):
         self._fetch: Any = self.channel.unary_stream(name + "FetchRound")
         self._submit: Any = self.channel.stream_unary(name + "SubmitUpdate")
         self.round_told = 0  # of the newest turn, kept or not
+        self.page_locked = False  # whether vectors go on to a GPU
         self._reached = ("", 0)
         self._memory: dict[str, Tensor] = {}  # vectors of the newest turn, by digest
         self._digests: Mapping[VectorId, str] = {}
@@ -126,16 +127,18 @@ class Transfers(Line):
         vectors: dict[VectorId, Tensor] = {}
         needed = set(digests.values())
         free = [self._memory.pop(d) for d in list(self._memory) if d not in needed]
+        if self.page_locked and free:
+            torch.cuda.synchronize()  # copies to the GPU may still read them
         for info in header.vectors:
             vector_id, digest = VectorId(info.id), info.digest.hex()
             dtype = DTYPES.get(vector_id, torch.float32)
             if info.sent:
-                target = _like(free, info.num_bytes, dtype)
+                target = _like(free, info.num_bytes, dtype, self.page_locked)
                 vectors[vector_id] = self._receive(info, target, needed, stream, watch)
             elif digest in self._memory:
                 vectors[vector_id] = self._memory[digest]
             elif digest not in own:
-                target = _like(free, info.num_bytes, dtype)
+                target = _like(free, info.num_bytes, dtype, self.page_locked)
                 vectors[vector_id] = self.state.get(digest, target)
         if digests:
             self._digests = digests
@@ -189,15 +192,23 @@ class Transfers(Line):
             part.finish(xxhash.xxh3_128_digest(target) == info.digest)
         return vector
 
-    def submit(self, update: PendingUpdate) -> tuple[str, str]:
+    def submit(
+        self, update: PendingUpdate, data: Sequence[memoryview] | None = None
+    ) -> tuple[str, str]:
         """Send a pending update, from where the coordinator has it.
+
+        Args:
+            update: The update.
+            data: Its vectors, where they are still in memory; otherwise its file is read.
 
         Returns:
             `ACCEPTED` or `STALE`, and a text.
         """
-        return self.ask(lambda s: self._submit_once(s, update))
+        return self.ask(lambda s: self._submit_once(s, update, data))
 
-    def _submit_once(self, session: str, update: PendingUpdate) -> tuple[str, str]:
+    def _submit_once(
+        self, session: str, update: PendingUpdate, data: Sequence[memoryview] | None
+    ) -> tuple[str, str]:
         status = self.call(
             self.stub.UploadStatus,
             pb.UploadStatusRequest(
@@ -224,33 +235,42 @@ class Transfers(Line):
             self.advanced += 1
 
         def send(watch: Watchdog) -> bytes:
-            frames = self._frames(header.SerializeToString(), update, status.offset, watch)
+            frames = self._frames(header.SerializeToString(), update, data, status.offset, watch)
             return bytes(watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result())
 
         response = pb.SubmitResponse.FromString(self._watched(send, STALL_S))
         return str(pb.UploadState.Name(response.state)), response.text
 
     def _frames(
-        self, header: bytes, update: PendingUpdate, offset: int, watch: Watchdog
+        self,
+        header: bytes,
+        update: PendingUpdate,
+        data: Sequence[memoryview] | None,
+        offset: int,
+        watch: Watchdog,
     ) -> Iterator[bytes]:
         """An upload from an offset on; grpc takes the next message when the link has room."""
         yield header
         start = 0
         with self.state.pending_path.open("rb") as f:
-            for vector_id, num_bytes in update.vectors:
+            for i, (vector_id, num_bytes) in enumerate(update.vectors):
                 for at in range(max(offset - start, 0), num_bytes, FRAME_BYTES):
-                    f.seek(start + at)
-                    data = f.read(min(FRAME_BYTES, num_bytes - at))
-                    frame = encode_frame(vector_id, at, memoryview(data), self.zstd)
+                    size = min(FRAME_BYTES, num_bytes - at)
+                    if data is None:
+                        f.seek(start + at)
+                        piece = memoryview(f.read(size))
+                    else:
+                        piece = data[i][at : at + size]
+                    frame = encode_frame(vector_id, at, piece, self.zstd)
                     yield frame
                     self.bytes_sent += len(frame) - HEAD_BYTES
                     watch.feed(STALL_S)
                 start += num_bytes
 
 
-def _like(free: list[Tensor], num_bytes: int, dtype: torch.dtype) -> Tensor:
+def _like(free: list[Tensor], num_bytes: int, dtype: torch.dtype, page_locked: bool) -> Tensor:
     """A vector of this size: one of those no longer needed (its memory is in place), or new."""
     for i, old in enumerate(free):
         if old.dtype == dtype and old.numel() * dtype.itemsize == num_bytes:
             return free.pop(i)
-    return torch.empty(num_bytes // dtype.itemsize, dtype=dtype)
+    return torch.empty(num_bytes // dtype.itemsize, dtype=dtype, pin_memory=page_locked)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from domo.host_memory import page_locked
 from domo.tasks.base import Collated
 
 EVAL_BATCH = 256
@@ -57,9 +58,12 @@ def collate(items: Any) -> Any:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """Move every tensor in nested tuples, lists and dicts."""
+    """Move every tensor in nested tuples, lists and dicts.
+
+    A GPU computes meanwhile: the next batch is loaded and sent while it works on this one.
+    """
     if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
+        return page_locked(batch, device).to(device, non_blocking=True)
     if isinstance(batch, Mapping):
         return {k: to_device(v, device) for k, v in batch.items()}
     if isinstance(batch, (tuple, list)):

@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from domo.algorithm import LocalSGD, infer_momentum, infer_momentum_, num_non_finite
 from domo.batches import BatchLoader, generator_for, random_plan, seed_for, seed_torch, to_device
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
+from domo.host_memory import to_host
 from domo.methods import Kernel
 from domo.tasks.base import Sum, Task
 from domo.vector import FlatModel, Section
@@ -115,16 +116,17 @@ class LocalRound:
         self._on_evaluation = on_evaluation or (lambda sums: None)
         self._result: LocalResult | None = None
         self._on_step = on_step or (lambda rnd, done: True)
-        self._mbar = mbar.to(flat.vector.device) if mbar is not None else None
+        device = flat.vector.device
+        self._mbar = mbar.to(device, non_blocking=True) if mbar is not None else None
         self._m_r: Tensor | None = None
         if numbers.kernel.fusion != "none" and x_prev is not None and numbers.num_steps:
             scale = numbers.inference_scale
             if scale is None:
                 raise RoundError("x_{r-1} came without its inference scale")
-            here, before = x_r.to(flat.vector.device), x_prev.to(flat.vector.device)
+            before = x_prev.to(device, non_blocking=True)
             infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
-            self._m_r = infer(before, here, scale)
-        mine = spend and x_r.device == flat.vector.device and numbers.kernel.fusion != "pre"
+            self._m_r = infer(before, flat.vector, scale)
+        mine = spend and x_r.device == device and numbers.kernel.fusion != "pre"
         self._scratch = x_r if mine else None
         self._opt: LocalSGD | None = None
         self._begun = False
@@ -297,9 +299,11 @@ class LocalRound:
                 "not finite. A smaller local_lr usually mends it.",
                 bad,
             )
+        here, momentum = to_host(update, momentum)
+        assert here is not None
         self._result = LocalResult(
-            update=update.cpu(),
-            momentum=momentum.cpu() if momentum is not None else None,
+            update=here,
+            momentum=momentum,
             float_buffers=self.flat.read(Section.FLOAT_BUFFER),
             integer_buffers=self.flat.read(Section.INTEGER_BUFFER),
             num_steps=done,

@@ -273,7 +273,7 @@ class FlatModel:
     def load(self, section: Section, values: Tensor) -> None:
         """Put a section's vector (see `Layout.split`) into the module."""
         if section is Section.TRAINABLE:
-            self.vector.copy_(values)
+            self.vector.copy_(values, non_blocking=self.vector.is_cuda)
             return
         named = self.layout.split(section, values)
         for tensor, value in zip(self._tensors[section], named.values(), strict=True):
@@ -286,8 +286,8 @@ class FlatModel:
         if section is Section.TRAINABLE:
             return self.vector.detach().cpu().clone()
         if section is Section.FLOAT_BUFFER:
-            parts = [t.detach().float().cpu().reshape(-1) for t in tensors]
-            return torch.cat(parts) if parts else torch.empty(0)
+            parts = [t.detach().float().reshape(-1) for t in tensors]
+            return torch.cat(parts).cpu() if parts else torch.empty(0)
         return as_bytes(tensors)
 
     def read_all(self) -> dict[Section, Tensor]:
