@@ -33,6 +33,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 HEALTHY_S = 30.0
+SHARED = (
+    "the coordinator sees: updates, numbers of samples, sums of test metrics, phase, errors, "
+    "memory and disk; "
+)
+LOG_TOO = "and domo's own log lines (--share-log)"
+LOG_STAYS = "log lines stay here (--share-log would send domo's own)"
 
 
 def host_name() -> str:
@@ -96,8 +102,10 @@ def main_command(
             first_connect_s=flags.connect_timeout,
             on_trouble=ui.trouble,
             compression=flags.compression,
+            share_log=flags.share_log,
         ) as silo:
             ui.joined(silo, flags.server)
+            say(SHARED + (LOG_TOO if flags.share_log else LOG_STAYS))
             outcome = run_agent(silo, agent_options, ui, once=flags.once)
     except KeyboardInterrupt:
         say(f"{silo_id}: stopped")

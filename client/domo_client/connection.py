@@ -20,6 +20,8 @@ PHASES = {
     "uploading": pb.UPLOADING,
 }
 
+LogLine = tuple[int, float, str, str]
+
 
 class Offer(NamedTuple):
     """A run that wants this silo."""
@@ -95,13 +97,21 @@ class Connection(Transfers):
             )
         )
 
-    def report(self, **fields: Any) -> str:
-        """One heartbeat (fields of ReportRequest); returns the directive by name.
+    def report(self, log_lines: Sequence[LogLine] = (), **fields: Any) -> str:
+        """One heartbeat; returns the directive by name.
+
+        Args:
+            log_lines: Number, age in seconds, level and text of each.
+            **fields: The others of ReportRequest.
 
         Raises:
             TransportError: Not retried; the next heartbeat comes soon.
         """
         fields["phase"] = PHASES[fields["phase"]]
+        fields["log_lines"] = [
+            pb.LogLine(number=number, age_s=age_s, level=level, text=text)
+            for number, age_s, level, text in log_lines
+        ]
         fields |= {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
         session = self.session
         try:

@@ -74,6 +74,14 @@ class Flags:
             envvar="DOMO_CLIENT_COMPRESSION", help="none, or zstd for links below about 1 Gbit/s."
         ),
     ] = "none"
+    share_log: Annotated[
+        bool,
+        typer.Option(
+            "--share-log",
+            envvar="DOMO_CLIENT_SHARE_LOG",
+            help="Show domo's own log lines on the coordinator's dashboard.",
+        ),
+    ] = False
     connect_timeout: Annotated[
         float, typer.Option(min=0, help="Seconds to try before the first connection.")
     ] = 60.0

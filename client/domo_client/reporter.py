@@ -3,11 +3,16 @@
 import json
 import logging
 import threading
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from domo.errors import DomoError
 from domo_client.connection import Connection
+from domo_client.log_tail import LogTail
+from domo_client.resources import measure
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +35,14 @@ class Reporter(threading.Thread):
     Args:
         connection: Where to.
         status_file: Rewritten after each heartbeat that was heard; `domo-client health` reads it.
+        tail: The silo's log lines; None: they stay here.
     """
 
-    def __init__(self, connection: Connection, status_file: Path):
+    def __init__(self, connection: Connection, status_file: Path, tail: LogTail | None = None):
         super().__init__(name="reporter", daemon=True)
         self.progress = Progress()
+        self.device: torch.device | None = None
+        self._tail = tail
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()
@@ -49,7 +57,18 @@ class Reporter(threading.Thread):
         p = self.progress
         fields = {k: v for k, v in asdict(p).items() if v is not None}
         try:
-            directive = self._connection.report(**fields, failure=failure)
+            lines = self._tail.unheard() if self._tail else []
+            now = time.monotonic()
+            log_lines = [(line.number, now - line.at, line.level, line.text) for line in lines]
+            directive = self._connection.report(
+                **fields,
+                failure=failure,
+                resources=measure(self.device, self._status_file.parent),
+                log_lines=log_lines,
+                shares_log=self._tail is not None,
+            )
+            if self._tail and lines:
+                self._tail.heard(lines[-1].number)
             self._directive = (p.run_id, p.round_index, directive)
             self._status_file.write_text(json.dumps(fields), encoding="utf-8")
         except (DomoError, OSError) as error:

@@ -118,6 +118,7 @@ def connect(
             "change the model. Give --tls-ca (and --tls-cert, --tls-key), or --insecure on a "
             "network that you trust"
         )
+
     def trouble(text: str) -> None:
         journal.warning("network: %s", text, extra={"silo": silo})
         on_trouble(text)
@@ -342,7 +343,9 @@ class Silo:
         outcome = self._outbox.send(offer, turn, result)
         if outcome is not None:
             state, text = outcome
-            took = f"round {turn.round_index + 1}: {state.lower()}, {time.monotonic() - began:.1f} s"
+            took = (
+                f"round {turn.round_index + 1}: {state.lower()}, {time.monotonic() - began:.1f} s"
+            )
             self._note(logging.INFO, f"{took}: {text}" if text else took)
             self.on_sent(rnd, state, text)
 

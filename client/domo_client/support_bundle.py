@@ -22,8 +22,8 @@ from domo.console import say
 from domo.errors import ConfigError
 from domo.folders import files_in, human_size
 from domo_client.checks import Setup
-from domo_client.checks.machine import available_memory
 from domo_client.doctor import examine
+from domo_client.resources import available_memory
 
 LAST_LINES = 500
 MOST_BYTES = 1 << 20

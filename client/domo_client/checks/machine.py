@@ -1,6 +1,5 @@
 """This machine: device, memory, disk, state folder, shared memory."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from domo.findings import Finding, ok, problem, unchecked, warning
 from domo.folders import check_folder, check_space, files_in, human_size
 from domo_client.agent import parse_device
 from domo_client.checks import Facts, Setup
+from domo_client.resources import available_memory
 
 MODELS_ON_DISK = 8
 """In the state folder, at most: three vectors, one that arrives, one update, three residuals."""
@@ -58,23 +58,6 @@ def _mend_device(text: str) -> str:
         "no GPU is to be seen: --device cpu or auto, or see to the driver (nvidia-smi), "
         "CUDA_VISIBLE_DEVICES, and docker's --gpus"
     )
-
-
-def available_memory() -> int:
-    """Bytes that this process could still take, within the limit of its container."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                free = 1024 * int(line.split()[1])
-        group = Path("/sys/fs/cgroup")
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        used = (group / "memory.current").read_text(encoding="ascii")
-        if limit != "max":
-            free = min(free, max(0, int(limit) - int(used)))
-    except (OSError, ValueError):
-        pass
-    return free
 
 
 def state_folder(setup: Setup) -> Iterator[Finding]:

@@ -358,7 +358,7 @@ class ReportEvaluationResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure")
+    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +369,9 @@ class ReportRequest(_message.Message):
     BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
     BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    LOG_LINES_FIELD_NUMBER: _ClassVar[int]
+    SHARES_LOG_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     round_index: int
@@ -379,7 +382,40 @@ class ReportRequest(_message.Message):
     bytes_sent: int
     bytes_received: int
     failure: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+    resources: Resources
+    log_lines: _containers.RepeatedCompositeFieldContainer[LogLine]
+    shares_log: bool
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: _Optional[bool] = ...) -> None: ...
+
+class Resources(_message.Message):
+    __slots__ = ("gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_busy", "process_memory_bytes", "memory_available_bytes", "memory_total_bytes", "disk_free_bytes")
+    GPU_MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GPU_BUSY_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    gpu_memory_used_bytes: int
+    gpu_memory_total_bytes: int
+    gpu_busy: float
+    process_memory_bytes: int
+    memory_available_bytes: int
+    memory_total_bytes: int
+    disk_free_bytes: int
+    def __init__(self, gpu_memory_used_bytes: _Optional[int] = ..., gpu_memory_total_bytes: _Optional[int] = ..., gpu_busy: _Optional[float] = ..., process_memory_bytes: _Optional[int] = ..., memory_available_bytes: _Optional[int] = ..., memory_total_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ...) -> None: ...
+
+class LogLine(_message.Message):
+    __slots__ = ("number", "age_s", "level", "text")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    age_s: float
+    level: str
+    text: str
+    def __init__(self, number: _Optional[int] = ..., age_s: _Optional[float] = ..., level: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportResponse(_message.Message):
     __slots__ = ("directive",)
