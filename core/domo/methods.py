@@ -20,6 +20,8 @@ from domo.errors import ConfigError
 Fusion = Literal["none", "pre", "intra"]
 RoundEnd = Literal["reset", "average"]
 StepNorm = Literal["per_silo", "delta"]
+CONSTANTS = ("server_momentum", "local_momentum", "fusion_coef", "server_lr")
+"""Of the hyperparameters, those that not every method has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,14 @@ def method_row(name: str) -> Method:
     """The row of the table behind a method or preset."""
     name = canonical_name(name)
     return METHODS[PRESETS[name].row if name in PRESETS else name]
+
+
+def unused_constants(name: str) -> list[str]:
+    """Which of `CONSTANTS` a method or preset does not look at."""
+    usual = Hyperparameters()
+    kernel = make_kernel(name, usual)
+    halved = {key: replace(usual, **{key: getattr(usual, key) / 2}) for key in CONSTANTS}
+    return [key for key, other in halved.items() if make_kernel(name, other) == kernel]
 
 
 def make_kernel(name: str, hp: Hyperparameters) -> Kernel:

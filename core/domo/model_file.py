@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
+import xxhash
 from torch import Tensor, nn
 
 from domo import disk
@@ -15,9 +16,11 @@ from domo.errors import StateError, TaskError
 from domo.fold import blocks
 from domo.tasks.base import Task
 from domo.tensor_file import Spec, TensorFile
-from domo.vector import Entry, FlatModel, Layout, Section, as_bytes
+from domo.vector import Entry, FlatModel, Layout, Section, as_bytes, byte_view, combine
 
 FORMAT_VERSION = "1"
+DIGEST = "content_digest"
+"""Key of the digest over all tensors in a file's metadata: hex xxh3-128, see `combine`."""
 FLOAT_SECTIONS = (Section.TRAINABLE, Section.FLOAT_BUFFER)
 Vectors = Mapping[Section, Tensor]
 ReadSection = Callable[[Section, int, int], Tensor]
@@ -44,27 +47,45 @@ def write_model(
     Raises:
         OSError: A full disk, for one; nothing is left then, and an older file stays as it was.
     """
-    places = {e.name: (e, at) for section in Section for e, at in _places(layout, section)}
-    named = {e.name: places[e.name] for e in layout.entries}
-    named |= {alias: places[name] for alias, name in layout.aliases.items()}
-    specs = [Spec(name, e.torch_dtype, e.shape) for name, (e, _) in named.items()]
-    about = {**(metadata or {}), "domo_layout": layout.to_json(), "format_version": FORMAT_VERSION}
+    entries = {e.name: e for e in layout.entries}
+    named = entries | {alias: entries[name] for alias, name in layout.aliases.items()}
+    places = {e.name: at for section in Section for e, at in _places(layout, section)}
+
+    def values(e: Entry) -> Iterator[Tensor]:
+        is_float = e.section in FLOAT_SECTIONS
+        unit, start = 1 if is_float else e.torch_dtype.itemsize, places[e.name]
+        for lo, hi in blocks(e.numel):
+            block = read(e.section, start + lo * unit, start + hi * unit)
+            yield block.to(e.torch_dtype) if is_float else block
+
+    specs = [Spec(name, e.torch_dtype, e.shape) for name, e in named.items()]
+    about = {
+        **(metadata or {}),
+        "domo_layout": layout.to_json(),
+        "format_version": FORMAT_VERSION,
+        DIGEST: combine({name: _digest(values(e)) for name, e in named.items()}),
+    }
     disk.make_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
     try:
         file = TensorFile.create(temporary, specs, about)
-        for name, (e, start) in named.items():
-            width = e.torch_dtype.itemsize
-            is_float = e.section in FLOAT_SECTIONS
-            unit = 1 if is_float else width
-            for lo, hi in blocks(e.numel):
-                values = read(e.section, start + lo * unit, start + hi * unit)
-                file.write(name, lo * width, values.to(e.torch_dtype) if is_float else values)
+        for name, e in named.items():
+            at = 0
+            for block in values(e):
+                file.write(name, at, block)
+                at += block.numel() * block.element_size()
         file.sync()
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     disk.replace(temporary, path)
+
+
+def _digest(values: Iterator[Tensor]) -> str:
+    whole = xxhash.xxh3_128()
+    for block in values:
+        whole.update(byte_view(block))
+    return whole.hexdigest()
 
 
 def _places(layout: Layout, section: Section) -> Iterator[tuple[Entry, int]]:
@@ -96,6 +117,23 @@ def open_model(path: Path) -> tuple[Layout, TensorFile]:
     if any(held.get(name) != like for name, like in wanted.items()):
         raise StateError(f"the tensors of {path} are not those of its layout")
     return layout, file
+
+
+def check_content(file: TensorFile) -> bool:
+    """Compare a model's file with the digest in it; False if it has none, as older files.
+
+    Raises:
+        StateError: Its tensors are not those that were written.
+    """
+    if DIGEST not in file.metadata:
+        return False
+    found = combine({s.name: file.digest(s.name) for s in file.specs})
+    if found != file.metadata[DIGEST]:
+        raise StateError(
+            f"{file.path} is damaged: its tensors have the digest {found}, and the file says "
+            f"{file.metadata[DIGEST]}. Fetch it again, or take another copy"
+        )
+    return True
 
 
 def section_blocks(layout: Layout, file: TensorFile, section: Section) -> Iterator[Tensor]:

@@ -111,6 +111,17 @@ class RunConfig(BaseModel):
     similarity: float = Field(0.05, ge=0, le=1)
     """s of the split, for silos that train on a shard of a public dataset (`--shard`)."""
 
+    licence: str | None = Field(None, max_length=200)
+    """Of the model, for its card; an identifier of the Hugging Face Hub such as apache-2.0."""
+    data_licence: str | None = Field(None, max_length=200)
+    """Of the silos' data, or the terms under which they may be used; for the card."""
+    intended_use: str | None = Field(None, max_length=4000)
+    """What the model is for; for the card."""
+    limits: str | None = Field(None, max_length=4000)
+    """What it is not for, and where it is known to fail; for the card."""
+    notes: str | None = Field(None, max_length=4000)
+    """Anything else, as Markdown; for the card."""
+
     @model_validator(mode="after")
     def _relations(self) -> Self:
         def need(ok: bool, text: str) -> None:

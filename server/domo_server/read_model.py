@@ -2,16 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import xxhash
+
 import domo
+from domo.model_card import ModelCard, metadata_of
 from domo.model_file import open_model
 from domo.run_config import RunConfig
 from domo.tensor_file import TensorFile
+from domo_server.card import make_card
 from domo_server.checkpoint import FROZEN_FILE, export_model, load_checkpoint
 from domo_server.coordinator import Coordinator
+from domo_server.figures import latest_metrics, metric_points
 from domo_server.pace import Pace
 from domo_server.status import (
     ENDED,
@@ -25,6 +30,7 @@ from domo_server.status import (
     Status,
 )
 
+from domo_server.store import Store
 
 class _Digest(NamedTuple):
     """Figures over a run's rounds."""
@@ -48,6 +54,7 @@ class CoordinatorView:
         self._store, self._pace = coordinator.store, Pace()
         self._digested: dict[str, tuple[Any, _Digest]] = {}
 
+        self._exporting = asyncio.Lock()
     # reading
 
     async def status(self) -> Status:
@@ -120,7 +127,17 @@ class CoordinatorView:
         final = folder / "model.safetensors"
         if row["state"] in ENDED and final.exists():
             return final
-        return await asyncio.to_thread(_export_round, folder, row)
+        async with self._exporting:  # two at once would write one file
+            return await asyncio.to_thread(_export_round, self._store, folder, row)
+
+    async def card(self, run_id: str) -> ModelCard | None:
+        """The card of the newest committed x_r; None if no round is committed yet."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None or row["checkpoint"] is None:
+            return None
+        x0 = self._c.folder(run_id) / "x0.safetensors"
+        layout, _ = await asyncio.to_thread(open_model, x0)
+        return await asyncio.to_thread(make_card, self._store, row, layout.digest)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once, and then after every change."""
@@ -219,36 +236,6 @@ class CoordinatorView:
         return await self._summary(row)
 
 
-def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
-    """The newest numbers, but not those of a model that fewer silos have tested so far."""
-    if len(points) > 1 and points[-1].num_silos < points[-2].num_silos:
-        return points[-2].metrics
-    return points[-1].metrics if points else {}
-
-
-def metric_points(rows: Iterable[Mapping[str, Any]]) -> list[MetricPoint]:
-    """Exact means over the federation, from the sums of all silos (in order of silo)."""
-    by_model: dict[int, dict[str, list[tuple[float, float]]]] = {}
-    silos: dict[int, set[str]] = {}
-    for row in rows:
-        metrics = by_model.setdefault(row["model_index"], {})
-        metrics.setdefault(row["metric"], []).append((row["total"], row["num"]))
-        silos.setdefault(row["model_index"], set()).add(row["silo_id"])
-    points = []
-    for index in sorted(by_model):
-        nums = {k: sum(n for _, n in v) for k, v in by_model[index].items()}
-        means = {k: sum(t for t, _ in v) / nums[k] for k, v in by_model[index].items()}
-        points.append(
-            MetricPoint(
-                model_index=index,
-                metrics=means,
-                num_silos=len(silos[index]),
-                num_samples=max(nums.values()),
-            )
-        )
-    return points
-
-
 def round_record(row: Mapping[str, Any]) -> RoundRecord:
     """One row of the rounds table."""
     fields = ("silo_id", "weight", "num_steps", "update_norm", "train_loss")
@@ -270,10 +257,12 @@ def round_record(row: Mapping[str, Any]) -> RoundRecord:
     )
 
 
-def _export_round(folder: Path, row: Mapping[str, Any]) -> Path:
-    path = folder / "exports" / f"x{row['rounds_done']}.safetensors"
+def _export_round(store: Store, folder: Path, row: Mapping[str, Any]) -> Path:
+    layout, _ = open_model(folder / "x0.safetensors")
+    card = make_card(store, row, layout.digest)
+    edition = xxhash.xxh3_64_hexdigest(card.model_dump_json().encode())  # tests come later
+    path = folder / "exports" / f"x{card.round_index}-{edition}.safetensors"
     if not path.exists():
-        layout, _ = open_model(folder / "x0.safetensors")
         frozen = folder / FROZEN_FILE
         state = load_checkpoint(
             folder / "checkpoints",
@@ -284,7 +273,7 @@ def _export_round(folder: Path, row: Mapping[str, Any]) -> Path:
         )
         for old in path.parent.glob("*.safetensors"):
             old.unlink()
-        about = {"run_id": row["run_id"], "round_index": str(row["rounds_done"])}
+        about = metadata_of(card, RunConfig.model_validate(row["config"]))
         export_model(
             path, layout, state, TensorFile.open(frozen) if frozen.exists() else None, about
         )

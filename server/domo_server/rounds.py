@@ -8,7 +8,6 @@ next round is not closed before this one is committed.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +15,10 @@ from shutil import rmtree
 from typing import Any
 
 from domo.errors import DivergenceError, DomoError, RoundTimeoutError, TransportError
+from domo.model_card import metadata_of
 from domo.tensor_file import TensorFile
 from domo_server.agreement import Agreement
+from domo_server.card import make_card
 from domo_server.checkpoint import (
     FROZEN_FILE,
     Checkpoint,
@@ -28,7 +29,7 @@ from domo_server.checkpoint import (
 from domo_server.closing import make_record, sum_round
 from domo_server.durable import Durable, set_state
 from domo_server.loading import load
-from domo_server.round_state import Phase, Signal
+from domo_server.round_state import Phase, Signal, advance
 from domo_server.run import NOBODY, Run
 from domo_server.spool import recycle
 from domo_server.store import now_text
@@ -283,7 +284,7 @@ class RunLoop:
         await self._settle()
         run.detail = text
         if run.server is not None and run.layout is not None:
-            await self._durably(self._export)
+            await self._durably(self._export, advance(run.state, signal).phase.value, now_text())
             await asyncio.to_thread(self._tidy)
         run.move(signal)
         state = run.state.phase.value
@@ -298,16 +299,15 @@ class RunLoop:
         newest = max((f.name for f in (folder / "checkpoints").glob("x*.safetensors")), default="")
         prune_checkpoints(folder / "checkpoints", newest)
 
-    def _export(self) -> None:
+    def _export(self, state: str, finished_at: str) -> None:
         run = self._run
         assert run.server is not None
         assert run.layout is not None
-        about = {
-            "run_id": run.run_id,
-            "method": run.config.method,
-            "task": run.config.task,
-            "round_index": str(run.server.round_index),
-            "config": json.dumps(run.config.model_dump(mode="json")),
-        }
+        row = run.store.run(run.run_id)
+        assert row is not None
+        card = make_card(
+            run.store, {**row, "state": state, "finished_at": finished_at}, run.layout.digest
+        )
+        about = metadata_of(card, run.config)
         path = run.folder / "model.safetensors"
         export_model(path, run.layout, run.server, self._frozen, about)

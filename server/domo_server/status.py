@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from domo.model_card import ModelCard
 from domo.status import (
     ENDED,
     Event,
@@ -31,6 +32,7 @@ __all__ = [
     "ReadModel",
     "RoundRecord",
     "RunDetail",
+    "ModelCard",
     "RunState",
     "RunSummary",
     "SiloPhase",
@@ -80,6 +82,10 @@ class Control(Protocol):
 
     async def submit(self, config: Mapping[str, Any]) -> RunSummary:
         """Queue a run.
+    async def card(self, run_id: str) -> ModelCard | None:
+        """What that model says of itself; None if there is none yet."""
+        ...
+
 
         Raises:
             ConfigError: Names the field that is wrong.

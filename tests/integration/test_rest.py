@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from pyarrow import parquet
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
 from domo.methods import METHODS, PRESETS
+from domo.model_card import markdown
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.dashboard import DashboardServer, create_app, examples
@@ -155,6 +158,15 @@ def test_a_silo_with_its_rounds_and_events(app: FastAPI, federation: Federation)
 def test_the_rounds_of_a_silo_are_of_the_current_run(app: FastAPI, federation: Federation) -> None:
     paused = {"run_id": "0-older", "state": "PAUSED"}
     federation.run_list.append(federation.run_list[0].model_copy(update=paused))
+def test_the_log_that_a_silo_shares(app: FastAPI) -> None:
+    log = get(app, "/silos/site-a/log").json()
+    assert log["shared"] is True
+    assert [line["text"] for line in log["lines"]] == ["line 1", "line 2", "line 3"]
+    assert [x["number"] for x in get(app, "/silos/site-a/log?after=2").json()["lines"]] == [3]
+    refused(get(app, "/silos/site-x/log"), 404, "not_found", "site-x")
+    refused(get(app, "/silos/site-a/log?after=-1"), 422, "invalid_request", "after")
+
+
     assert get(app, "/silos/site-a").json()["rounds_run_id"] == "0-older"
 
 
@@ -192,6 +204,34 @@ def test_history_is_a_table_too(app: FastAPI, federation: Federation) -> None:
 def test_rounds_from_one_on(app: FastAPI, federation: Federation) -> None:
     first = federation.round_list[0]
     federation.round_list += [first.model_copy(update={"round_index": i}) for i in (1, 2)]
+def test_history_is_parquet_too_with_types(app: FastAPI, federation: Federation) -> None:
+    first = federation.round_list[0]
+    times = {"opened_at": "2026-01-05T09:00:00.250Z", "duration_s": 2.5}
+    federation.round_list[0] = first.model_copy(update=times)
+    answer = get(app, "/runs/1-fedavg/history.parquet")
+    assert "1-fedavg-history.parquet" in answer.headers["content-disposition"]
+    table = parquet.read_table(io.BytesIO(answer.content))
+    text = csv.DictReader(io.StringIO(get(app, "/runs/1-fedavg/history.csv").text))
+    assert table.column_names == text.fieldnames
+    one, two = table.to_pylist()
+    assert (one["took_part"], one["num_steps"], one["train_loss"]) == (True, 12, 2.0)
+    assert (two["took_part"], two["num_steps"]) == (False, None)
+    assert two["left_out"] == "no update in time"
+    assert one["opened_at"] == datetime(2026, 1, 5, 9, 0, 0, 250_000, UTC)
+    assert table.schema.field("closed_at").type == table.schema.field("opened_at").type
+    assert json.loads(table.schema.metadata[b"domo_run"])["config"] == {"method": "FedAvg"}
+
+
+def test_the_card_of_a_model(app: FastAPI, federation: Federation, tmp_path: Path) -> None:
+    refused(get(app, "/runs/1-fedavg/card"), 404, "no_model", "has no model yet")
+    federation.model_path = tmp_path
+    answer = get(app, "/runs/1-fedavg/card")
+    assert answer.headers["content-type"].startswith("text/markdown")
+    assert "README.md" in answer.headers["content-disposition"]
+    assert answer.text == markdown(examples.CARD)
+    refused(get(app, "/runs/7-x/card"), 404, "not_found")
+
+
     rounds = get(app, "/runs/1-fedavg/rounds?after=0").json()
     assert [record["round_index"] for record in rounds] == [1, 2]
     assert len(get(app, "/runs/1-fedavg/rounds").json()) == 3

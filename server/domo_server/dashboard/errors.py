@@ -67,6 +67,12 @@ def not_found(run_id: str) -> ApiError:
     return ApiError(404, "not_found", f"no run {run_id!r}. GET /api/v1/runs lists all runs.")
 
 
+def no_model(run_id: str) -> ApiError:
+    """The error for a run without a model."""
+    message = f"run {run_id!r} has no model yet: it has not begun. Wait for its start."
+    return ApiError(404, "no_model", message)
+
+
 def no_silo(silo_id: str) -> ApiError:
     """The error for a silo that has never joined."""
     return ApiError(404, "not_found", f"no silo {silo_id!r}. GET /api/v1/silos lists all silos.")

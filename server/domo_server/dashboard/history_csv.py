@@ -18,33 +18,44 @@ def history_csv(run: RunDetail, rounds: Sequence[RoundRecord]) -> str:
     `model_index` 0 is the start; x_i is the model after round i, so row i has the round with
     `round_index` i - 1, and the tests of the model that it made.
     """
-    tests = {point.model_index: point.metrics for point in run.metrics}
-    metrics = sorted({name for point in tests.values() for name in point})
     text = io.StringIO()
-    head = ["model_index", *(f"test_{name}" for name in metrics), *_ROUND, "round_train_loss"]
-    table = csv.DictWriter(text, [*head, *_SILO])
+    table = csv.DictWriter(text, columns(run))
     table.writeheader()
-    for row in _rows(tests, rounds):
-        named = {f"test_{k}": v for k, v in tests.get(row["model_index"], {}).items()}
-        table.writerow({key: _cell(value) for key, value in {**named, **row}.items()})
+    for row in history_rows(run, rounds):
+        table.writerow({key: _cell(value) for key, value in row.items()})
     return text.getvalue()
 
 
-def _rows(tests: Any, rounds: Sequence[RoundRecord]) -> Iterator[dict[str, Any]]:
-    if 0 in tests:
+def columns(run: RunDetail) -> list[str]:
+    """The head of the table."""
+    tested = sorted({name for point in run.metrics for name in point.metrics})
+    return ["model_index", *(f"test_{n}" for n in tested), *_ROUND, "round_train_loss", *_SILO]
+
+
+def history_rows(run: RunDetail, rounds: Sequence[RoundRecord]) -> Iterator[dict[str, Any]]:
+    """Its rows, without what is not known."""
+    tests = {point.model_index: point.metrics for point in run.metrics}
+    for row in _rows(0 in tests, rounds):
+        yield {f"test_{k}": v for k, v in tests.get(row["model_index"], {}).items()} | row
+
+
+def _rows(tested_start: bool, rounds: Sequence[RoundRecord]) -> Iterator[dict[str, Any]]:
+    if tested_start:
         yield {"model_index": 0}
     for record in rounds:
         shared = {name: getattr(record, name) for name in _ROUND}
         shared |= {"model_index": record.round_index + 1, "round_train_loss": record.train_loss}
         for silo in record.participants:
             own = {name: getattr(silo, name) for name in _ABOUT_SILO}
-            yield {**shared, "silo_id": silo.silo_id, "took_part": "yes", **own}
+            yield {**shared, "silo_id": silo.silo_id, "took_part": True, **own}
         for silo_id, why in record.left_out.items():
-            yield {**shared, "silo_id": silo_id, "took_part": "no", "left_out": why}
+            yield {**shared, "silo_id": silo_id, "took_part": False, "left_out": why}
 
 
 def _cell(value: Any) -> Any:
     """A text that a spreadsheet would take for a formula becomes plain text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value

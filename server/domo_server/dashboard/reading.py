@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
+from domo.model_card import markdown
 from domo.status import (
     Event,
     History,
@@ -18,19 +19,27 @@ from domo.status import (
     Status,
 )
 from domo_server.dashboard import examples
-from domo_server.dashboard.errors import ApiError, no_silo, not_found
+from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
 from domo_server.dashboard.examples import answer, errors, other, silo_errors
 from domo_server.dashboard.history_csv import history_csv
 from domo_server.dashboard.models import RunOptions
+from domo_server.dashboard.history_parquet import history_parquet
 from domo_server.dashboard.run_options import run_options
 from domo_server.dashboard.silo_detail import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.status import ReadModel
 
 _MODEL_TRIES = 3
+PARQUET = "application/vnd.apache.parquet"
 
 
 def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
+def download(content: str | bytes, media_type: str, name: str) -> Response:
+    """An answer that browsers keep as a file."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=media_type, headers=headers)
+
+
     """Everything under /api/v1 that needs no credential."""
     router = APIRouter(responses=errors(400))
 
@@ -154,9 +163,35 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """The rounds as a table to keep: a row for each silo in each round."""
         run = await detail(run_id)
         text = await run_in_threadpool(history_csv, run, await committed_rounds(run_id))
-        name = f"{run_id}-history.csv"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(text, media_type="text/csv", headers=headers)
+        return download(text, "text/csv", f"{run_id}-history.csv")
+
+    @router.get(
+        "/runs/{run_id}/history.parquet",
+        response_class=Response,
+        responses=other(PARQUET, "(binary)", "The same table with types; settings are in it.")
+        | errors(404, 422),
+        tags=["runs"],
+    )
+    async def history_columns(run_id: str) -> Response:
+        """The same table as a Parquet file: types, null for what is not known, the run's config."""
+        run = await detail(run_id)
+        content = await run_in_threadpool(history_parquet, run, await committed_rounds(run_id))
+        return download(content, PARQUET, f"{run_id}-history.parquet")
+
+    @router.get(
+        "/runs/{run_id}/card",
+        response_class=Response,
+        responses=other("text/markdown", markdown(examples.CARD), "README.md of a model folder.")
+        | errors(404, 422),
+        tags=["runs"],
+    )
+    async def card(run_id: str) -> Response:
+        """The card of the newest committed model, as Markdown; a model has it as JSON inside."""
+        await detail(run_id)
+        found = await read.card(run_id)
+        if found is None:
+            raise no_model(run_id)
+        return download(markdown(found), "text/markdown", "README.md")
 
     @router.get(
         "/runs/{run_id}/model",
@@ -173,8 +208,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             before = await detail(run_id)
             path = await read.model_file(run_id)
             if path is None:
-                message = f"run {run_id!r} has no model yet: it has not begun. Wait for its start."
-                raise ApiError(404, "no_model", message)
+                raise no_model(run_id)
             try:
                 stat = await run_in_threadpool(path.stat)
             except FileNotFoundError:  # a newer checkpoint took its place

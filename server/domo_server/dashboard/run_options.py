@@ -1,21 +1,11 @@
 """What a run can be made of: the form's choices, from the code that carries runs out."""
 
-from dataclasses import replace
 from functools import cache
 
-from domo.methods import (
-    METHODS,
-    PAPER_METHODS,
-    PRESETS,
-    Hyperparameters,
-    make_kernel,
-    method_row,
-)
+from domo.methods import METHODS, PAPER_METHODS, PRESETS, method_row, unused_constants
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.dashboard.models import MethodOption, RunOptions, TaskOption
-
-_CONSTANTS = ("server_momentum", "local_momentum", "fusion_coef", "server_lr")
 
 
 @cache
@@ -35,12 +25,5 @@ def _method(name: str) -> MethodOption:
         kind="preset" if preset else "paper" if name in PAPER_METHODS else "variant",
         row=row.name,
         source=preset.source if preset else None,
-        unused=[key for key in _CONSTANTS if not _looks_at(name, key)],
+        unused=unused_constants(name),
     )
-
-
-def _looks_at(name: str, key: str) -> bool:
-    """Whether the method's kernel changes with a constant."""
-    usual = Hyperparameters()
-    other = replace(usual, **{key: getattr(usual, key) / 2})
-    return make_kernel(name, usual) != make_kernel(name, other)

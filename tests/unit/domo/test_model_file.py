@@ -10,11 +10,13 @@ from domo.model_file import (
     FORMAT_VERSION,
     build_initial,
     build_model,
+    check_content,
     load_model,
     pack,
     save_initial,
     save_model,
 )
+from domo.tensor_file import TensorFile
 from domo.vector import FlatModel, Layout, Section
 
 
@@ -58,6 +60,20 @@ def test_any_reader_of_safetensors_finds_the_state_dict(tmp_path: Path) -> None:
     other = Everything()
     other.load_state_dict(named)
     assert other.b.weight is other.a.weight
+
+
+def test_the_content_is_checked_with_the_digest_in_the_file(tmp_path: Path) -> None:
+    flat = FlatModel(Everything())
+    path = tmp_path / "x"
+    save_model(path, flat.layout, flat.read_all())
+    assert check_content(TensorFile.open(path))
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(StateError, match="is damaged: its tensors have the digest"):
+        check_content(TensorFile.open(path))
+    save_file(flat.module.a.state_dict(), path)
+    assert not check_content(TensorFile.open(path))
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -78,6 +78,17 @@ export const GROUPS = [
         "at random." },
     ],
   },
+  {
+    title: "For the model's card",
+    folded: true,
+    fields: [
+      { key: "licence", label: "Licence of the model", help: "Such as apache-2.0." },
+      { key: "data_licence", label: "Licence of the data" },
+      { key: "intended_use", label: "Intended use", wide: true },
+      { key: "limits", label: "Limits", wide: true },
+      { key: "notes", label: "Notes", wide: true },
+    ],
+  },
 ];
 
 /** Settings that are lists or tables of numbers: only as JSON. */

@@ -39,7 +39,7 @@ export class RunPage {
     const charts = h("div", { class: "charts" });
     const actions = h("span", { class: "actions" });
     const files = h("p", { class: "links" }, ...fileLinks(run));
-    this.part.model = files.firstChild;
+    [this.part.model, this.part.card] = files.children;
     this.body.replaceChildren(
       h("section", { class: "panel", "aria-label": "Run" },
         h("div", { class: "hero-title" }, f("name", "h1"), f("state", "span", { class: "badge" }),
@@ -92,7 +92,7 @@ export class RunPage {
     setText(part.left, timeLeft(run, elapsed, state.status.silos));
     part.progress.value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
     setText(part.detail, run.detail || "\u00a0");
-    part.model.hidden = run.rounds_done === 0;
+    part.model.hidden = part.card.hidden = run.rounds_done === 0;
     this.buttons.update(run, state.isAdmin);
     this.board.showRun(run, history, history.detail?.roster ?? []);
     if (history.detail) settingRows(part.settings, history.detail.config, this.draw);

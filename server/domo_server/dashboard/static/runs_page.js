@@ -14,7 +14,8 @@ export function fileLinks(run) {
   const base = `api/v1/runs/${encodeURIComponent(run.run_id)}`;
   const link = (path, words) => h("a", { href: `${base}/${path}`, download: true, "data-f": path,
     "aria-label": `${words} of ${run.name}, ${run.run_id}` }, words);
-  return [link("model", "Model"), link("history.json", "JSON"), link("history.csv", "CSV")];
+  return [link("model", "Model"), link("card", "Card"), link("history.json", "JSON"),
+    link("history.csv", "CSV"), link("history.parquet", "Parquet")];
 }
 
 function fits(run, wanted, text) {
@@ -99,6 +100,6 @@ export class RunsPage {
     setText(part.took, formatDuration(took));
     setText(part.created, formatDay(run.created_at));
     setAttr(part.created, "datetime", run.created_at);
-    part.model.hidden = run.rounds_done === 0;
+    part.model.hidden = part.card.hidden = run.rounds_done === 0;
   }
 }
