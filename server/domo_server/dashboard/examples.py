@@ -145,6 +145,22 @@ STATUS = Status(
     silos=[SILO],
 )
 HISTORY = History(run=RUN, rounds=[ROUND])
+CARD = ModelCard(
+    **of_config(RunConfig.model_validate(CONFIG)),
+    run_id=RUN.run_id,
+    round_index=RUN.rounds_done,
+    num_params=RUN.num_params,
+    silos=[
+        CardSilo(silo_id="site-a", num_samples=361, rounds=1),
+        CardSilo(silo_id="site-b", num_samples=360, rounds=1),
+    ],
+    points=[CardPoint(**point.model_dump()) for point in RUN.metrics],
+    layout_digest="0d7ce9e7c6ad1c5e7f4f3b1c55d1a3b2",
+    checkpoint_digest=RUN.checkpoint_digest,
+    software_version="0.1.0",
+    created_at=RUN.created_at,
+    started_at=RUN.started_at,
+)
 SESSION = Session(admin=True)
 OPTIONS = RunOptions(
     config_schema={"type": "object", "properties": {"num_rounds": {"type": "integer"}}},
@@ -170,22 +186,6 @@ _ERRORS = {
     403: ("cross_origin", "this request came with the log-in cookie from another site. ..."),
     404: ("not_found", "no run '9-x'. GET /api/v1/runs lists all runs."),
     409: ("run_ended", "run '1-fedavg-digits' has ended already (FINISHED). ..."),
-CARD = ModelCard(
-    **of_config(RunConfig.model_validate(CONFIG)),
-    run_id=RUN.run_id,
-    round_index=RUN.rounds_done,
-    num_params=RUN.num_params,
-    silos=[
-        CardSilo(silo_id="site-a", num_samples=361, rounds=1),
-        CardSilo(silo_id="site-b", num_samples=360, rounds=1),
-    ],
-    points=[CardPoint(**point.model_dump()) for point in RUN.metrics],
-    layout_digest="0d7ce9e7c6ad1c5e7f4f3b1c55d1a3b2",
-    checkpoint_digest=RUN.checkpoint_digest,
-    software_version="0.1.0",
-    created_at=RUN.created_at,
-    started_at=RUN.started_at,
-)
     413: ("too_large", "a run config is at most 1048576 bytes."),
     422: ("invalid_request", "limit: Input should be less than or equal to 1000. ..."),
     503: ("unavailable", "the model changed while it was being opened. Try again in a moment."),
