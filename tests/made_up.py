@@ -109,6 +109,9 @@ class Federation:
     async def model_file(self, run_id: str) -> Path | None:
         return self.model_path
 
+    async def card(self, run_id: str) -> ModelCard | None:
+        return None if self.model_path is None else examples.CARD
+
     async def changes(self) -> AsyncIterator[None]:
         self.num_listeners += 1
         try:
@@ -119,9 +122,6 @@ class Federation:
                     seen = self.num_changes
                 yield
         finally:
-    async def card(self, run_id: str) -> ModelCard | None:
-        return None if self.model_path is None else examples.CARD
-
             self.num_listeners -= 1
 
     async def change(self) -> None:

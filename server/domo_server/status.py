@@ -28,11 +28,11 @@ __all__ = [
     "Control",
     "Event",
     "MetricPoint",
+    "ModelCard",
     "Participant",
     "ReadModel",
     "RoundRecord",
     "RunDetail",
-    "ModelCard",
     "RunState",
     "RunSummary",
     "SiloPhase",
@@ -72,6 +72,10 @@ class ReadModel(Protocol):
         """The newest committed x_r as a safetensors file; None if there is none yet."""
         ...
 
+    async def card(self, run_id: str) -> ModelCard | None:
+        """What that model says of itself; None if there is none yet."""
+        ...
+
     def changes(self) -> AsyncIterator[None]:
         """Yields at once, and then after every change (several changes may be one)."""
         ...
@@ -82,10 +86,6 @@ class Control(Protocol):
 
     async def submit(self, config: Mapping[str, Any]) -> RunSummary:
         """Queue a run.
-    async def card(self, run_id: str) -> ModelCard | None:
-        """What that model says of itself; None if there is none yet."""
-        ...
-
 
         Raises:
             ConfigError: Names the field that is wrong.

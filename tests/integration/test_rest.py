@@ -155,9 +155,6 @@ def test_a_silo_with_its_rounds_and_events(app: FastAPI, federation: Federation)
     assert (silo["rounds_run_id"], silo["rounds"]) == (None, [])
 
 
-def test_the_rounds_of_a_silo_are_of_the_current_run(app: FastAPI, federation: Federation) -> None:
-    paused = {"run_id": "0-older", "state": "PAUSED"}
-    federation.run_list.append(federation.run_list[0].model_copy(update=paused))
 def test_the_log_that_a_silo_shares(app: FastAPI) -> None:
     log = get(app, "/silos/site-a/log").json()
     assert log["shared"] is True
@@ -167,6 +164,9 @@ def test_the_log_that_a_silo_shares(app: FastAPI) -> None:
     refused(get(app, "/silos/site-a/log?after=-1"), 422, "invalid_request", "after")
 
 
+def test_the_rounds_of_a_silo_are_of_the_current_run(app: FastAPI, federation: Federation) -> None:
+    paused = {"run_id": "0-older", "state": "PAUSED"}
+    federation.run_list.append(federation.run_list[0].model_copy(update=paused))
     assert get(app, "/silos/site-a").json()["rounds_run_id"] == "0-older"
 
 
@@ -201,9 +201,6 @@ def test_history_is_a_table_too(app: FastAPI, federation: Federation) -> None:
     assert second["left_out"] == "'=SUM(A1)"  # no formula for a spreadsheet
 
 
-def test_rounds_from_one_on(app: FastAPI, federation: Federation) -> None:
-    first = federation.round_list[0]
-    federation.round_list += [first.model_copy(update={"round_index": i}) for i in (1, 2)]
 def test_history_is_parquet_too_with_types(app: FastAPI, federation: Federation) -> None:
     first = federation.round_list[0]
     times = {"opened_at": "2026-01-05T09:00:00.250Z", "duration_s": 2.5}
@@ -232,6 +229,9 @@ def test_the_card_of_a_model(app: FastAPI, federation: Federation, tmp_path: Pat
     refused(get(app, "/runs/7-x/card"), 404, "not_found")
 
 
+def test_rounds_from_one_on(app: FastAPI, federation: Federation) -> None:
+    first = federation.round_list[0]
+    federation.round_list += [first.model_copy(update={"round_index": i}) for i in (1, 2)]
     rounds = get(app, "/runs/1-fedavg/rounds?after=0").json()
     assert [record["round_index"] for record in rounds] == [1, 2]
     assert len(get(app, "/runs/1-fedavg/rounds").json()) == 3

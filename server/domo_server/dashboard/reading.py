@@ -22,24 +22,24 @@ from domo_server.dashboard import examples
 from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
 from domo_server.dashboard.examples import answer, errors, other, silo_errors
 from domo_server.dashboard.history_csv import history_csv
-from domo_server.dashboard.models import RunOptions
 from domo_server.dashboard.history_parquet import history_parquet
+from domo_server.dashboard.models import RunOptions
 from domo_server.dashboard.run_options import run_options
 from domo_server.dashboard.silo_detail import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.status import ReadModel
 
-_MODEL_TRIES = 3
 PARQUET = "application/vnd.apache.parquet"
+_MODEL_TRIES = 3
 
 
-def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
 def download(content: str | bytes, media_type: str, name: str) -> Response:
     """An answer that browsers keep as a file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(content, media_type=media_type, headers=headers)
 
 
+def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     """Everything under /api/v1 that needs no credential."""
     router = APIRouter(responses=errors(400))
 
