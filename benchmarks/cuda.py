@@ -120,7 +120,7 @@ def plainly(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
 def bare_mb(num_bytes: int) -> float:
     """VmHWM of a process that trains the agents' model on the GPU with torch's SGD."""
     code = (
-        "import torch, resource\n"
+        "import re, torch\n"
         "from benchmarks.data_plane.wide_task import Wide\n"
         "import domo_client.agent\n"
         "model = Wide().build_model().cuda()\n"
@@ -128,7 +128,8 @@ def bare_mb(num_bytes: int) -> float:
         "for _ in range(3):\n"
         "    Wide().loss(model, torch.ones(1).cuda()).backward(); opt.step(); opt.zero_grad()\n"
         "torch.cuda.synchronize()\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
+        "status = open('/proc/self/status').read()\n"
+        "print(int(re.search(r'VmHWM:\\s+(\\d+)', status)[1]) / 1000)\n"
     )
     env = os.environ | {AGENT_SHAPE: str(num_bytes // 4)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)

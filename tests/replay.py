@@ -9,6 +9,7 @@ from torch import Tensor
 from domo import algorithm
 from domo.algorithm import LocalSGD, inference_scale, reference_steps, server_round
 from domo.fold import ReadBlock, average
+from domo.host_memory import to_host
 from domo.methods import Kernel
 
 Gradient = Callable[[int, int, int, Tensor], Tensor]
@@ -52,14 +53,21 @@ def run(
     steps: Sequence[int],
     participants: Sequence[Sequence[int]] | None = None,
     omegas: Sequence[float] | None = None,
+    device: str = "cpu",
 ) -> Trajectory:
-    """R = len(etas) rounds; `steps` and `omegas` have one entry for each silo."""
+    """R = len(etas) rounds; `steps` and `omegas` have one entry for each silo.
+
+    Silos step on `device`; gradients and the server are on the CPU.
+    """
     out = Trajectory([x0.clone()], [torch.zeros_like(x0)], [torch.zeros_like(x0)])
     mbar: Tensor | None = None
     scale: float | None = None
     for r, h in enumerate(etas):
         x_r = out.x[r]
-        m_r = algorithm.infer_momentum(out.x[r - 1], x_r, scale) if scale is not None else None
+        m_r = None
+        if scale is not None:
+            m_r = algorithm.infer_momentum(out.x[r - 1].to(device), x_r.to(device), scale)
+        mbar_r = mbar.to(device) if mbar is not None else None
         present = list(participants[r]) if participants else list(range(len(steps)))
         weights = [float(omegas[k]) if omegas else 1.0 for k in present]
         counts = [steps[k] for k in present]
@@ -67,24 +75,24 @@ def run(
             log.append({})
         momenta = {}
         for k in present:
-            w = x_r.clone()
+            w = x_r.to(device, copy=True)
             params = pieces(w)
-            opt = LocalSGD(kernel, w, params, h=h, num_steps=steps[k], m_r=m_r, mbar_r=mbar)
+            opt = LocalSGD(kernel, w, params, h=h, num_steps=steps[k], m_r=m_r, mbar_r=mbar_r)
             in_buffer = opt.m_r * kernel.beta if kernel.fusion == "intra" and m_r is not None else 0
             opt.begin()
-            out.local_x[r][k] = [w.clone()]
-            out.local_m[r][k] = [opt.m - in_buffer] if opt.m is not None else []
+            out.local_x[r][k] = [w.clone().cpu()]
+            out.local_m[r][k] = [(opt.m - in_buffer).cpu()] if opt.m is not None else []
             out.grads[r][k] = []
             for p in range(steps[k]):
-                g = gradient(r, k, p, w.clone())
-                out.grads[r][k].append(g + kernel.wd * w)
-                for param, part in zip(params, pieces(g.clone()), strict=True):
+                g = gradient(r, k, p, w.clone().cpu())
+                out.grads[r][k].append(g + kernel.wd * w.cpu())
+                for param, part in zip(params, pieces(g.to(device, copy=True)), strict=True):
                     param.grad = part
                 opt.step()
-                out.local_x[r][k].append(w.clone())
+                out.local_x[r][k].append(w.clone().cpu())
                 if opt.m is not None:
-                    out.local_m[r][k].append(opt.m - in_buffer)
-            out.d[r][k], momenta[k] = opt.finish()
+                    out.local_m[r][k].append((opt.m - in_buffer).cpu())
+            out.d[r][k], momenta[k] = to_host(*opt.finish())
         reads = [reader(out.d[r][k]) for k in present]
         x, m = server_round(kernel, x_r, out.m[r], reads, weights, counts, h)
         if kernel.average:

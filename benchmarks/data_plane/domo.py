@@ -266,14 +266,15 @@ def agent_rounds(case: str, num_bytes: int, silos: int, rounds: int, method: str
 def trainer_mb(num_bytes: int, momentum: float) -> float:
     """VmHWM of a bare process that trains the agents' model with torch's SGD."""
     code = (
-        "import torch, resource\n"
+        "import re, torch\n"
         "from benchmarks.data_plane.wide_task import Wide\n"
         "import domo_client.agent\n"
         "model = Wide().build_model()\n"
         f"opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum={momentum}, fused=True)\n"
         "for _ in range(3):\n"
         "    Wide().loss(model, torch.ones(1)).backward(); opt.step(); opt.zero_grad()\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)\n"
+        "status = open('/proc/self/status').read()\n"
+        "print(int(re.search(r'VmHWM:\\s+(\\d+)', status)[1]) / 1000)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         variables = {AGENT_SHAPE: str(num_bytes // 4)}

@@ -41,7 +41,7 @@ def gradients(spec: dict, data: dict[str, Tensor]) -> replay.Gradient:
     return gradient
 
 
-def load(name: str) -> tuple[dict, dict[str, Tensor], replay.Trajectory]:
+def load(name: str, device: str = "cpu") -> tuple[dict, dict[str, Tensor], replay.Trajectory]:
     """Spec and arrays of a trajectory, and the same run made by domo."""
     case, norm, method = name.split("/")
     with np.load(HERE / f"{case}.npz") as f:
@@ -67,13 +67,14 @@ def load(name: str) -> tuple[dict, dict[str, Tensor], replay.Trajectory]:
         steps=spec["P"],
         participants=spec["participants"],
         omegas=spec["weights"],
+        device=device,
     )
     return spec, data, made
 
 
-def differences(name: str) -> list[str]:
+def differences(name: str, device: str = "cpu") -> list[str]:
     """What of a trajectory is outside its tolerance; empty if it is reproduced."""
-    spec, data, made = load(name)
+    spec, data, made = load(name, device)
     wrong = []
 
     def check(what: str, got: Tensor, want: Tensor, rtol: float, atol: float) -> None:
