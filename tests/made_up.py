@@ -10,12 +10,14 @@ from domo.model_card import ModelCard
 from domo_server.dashboard import examples
 from domo_server.status import (
     Event,
+    LogLine,
     MetricPoint,
     Participant,
     RoundRecord,
     RunDetail,
     RunState,
     RunSummary,
+    SiloLog,
     SiloStatus,
     Status,
 )
@@ -49,6 +51,10 @@ class Federation:
         self.silo_list = [SiloStatus(silo_id="site-a", phase="idle", loss=float("nan"))]
         self.event_list = [
             Event(event_id=i, at="2026-01-05T09:00:00Z", kind="note", text=f"event {i}")
+            for i in range(1, 4)
+        ]
+        self.log_lines = [
+            LogLine(number=i, at="2026-01-05T09:00:00Z", level="INFO", text=f"line {i}")
             for i in range(1, 4)
         ]
         self.model_path: Path | None = None
@@ -102,6 +108,10 @@ class Federation:
 
     async def silos(self) -> Sequence[SiloStatus]:
         return self.silo_list
+
+    async def silo_log(self, silo_id: str) -> SiloLog | None:
+        known = any(s.silo_id == silo_id for s in self.silo_list)
+        return SiloLog(shared=True, lines=self.log_lines) if known else None
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         return [event for event in self.event_list if event.event_id > after][-limit:]

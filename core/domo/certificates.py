@@ -89,6 +89,14 @@ def check_dates(cert: x509.Certificate, what: str, renew: str, now: float) -> Fi
     return ok(f"{what} is valid until {_text(end)}")
 
 
+def end_of(pem: bytes) -> float | None:
+    """When a certificate ends, seconds since 1970; None: it cannot be read."""
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None
+
+
 def _text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 

@@ -26,6 +26,23 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class Resources(_Frozen):
+    """Memory, GPU and disk of a silo, as it says; None: not known there."""
+
+    gpu_memory_used_bytes: int | None = None
+    """Of the device that it trains on, by all processes."""
+    gpu_memory_total_bytes: int | None = None
+    gpu_busy: float | None = None
+    """Share of the last moments in which the GPU worked, 0 to 1."""
+    process_memory_bytes: int | None = None
+    """Resident."""
+    memory_available_bytes: int | None = None
+    """Of the machine, or of its container."""
+    memory_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    """Where its state folder is."""
+
+
 class SiloStatus(_Frozen):
     """One silo that has ever joined."""
 
@@ -55,6 +72,9 @@ class SiloStatus(_Frozen):
     sent_per_s: float | None = None
     """Bytes a second over the last 10 s."""
     received_per_s: float | None = None
+    resources: Resources | None = None
+    certificate_end: str | None = None
+    """When the certificate that it joined with ends; None: it showed none, or has not joined."""
 
 
 class MetricPoint(_Frozen):
@@ -160,6 +180,25 @@ class Status(_Frozen):
     num_queued: int
     num_silos_online: int
     silos: Sequence[SiloStatus]
+    certificate_end: str | None = None
+    """When the coordinator's own certificate ends; None: no TLS."""
+
+
+class LogLine(_Frozen):
+    """One line of a silo's log, by the coordinator's clock."""
+
+    number: int
+    """Counts up; ask for those above the last one."""
+    at: str
+    level: Literal["INFO", "WARNING", "ERROR"]
+    text: str
+
+
+class SiloLog(_Frozen):
+    """The last lines of a silo's log."""
+
+    shared: bool = Field(description="Whether its operator lets it send them.")
+    lines: Sequence[LogLine] = Field(description="Oldest first, 200 at most.")
 
 
 class SiloRound(_Frozen):
@@ -182,6 +221,7 @@ class SiloDetail(SiloStatus):
     )
     rounds: Sequence[SiloRound] = Field(description="Oldest first.")
     events: Sequence[Event] = Field(description="The last 50 that concern it, oldest first.")
+    advice: str | None = Field(None, description="What to do about its `error`.")
 
 
 class History(_Frozen):

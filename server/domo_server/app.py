@@ -105,6 +105,10 @@ async def serve(
         page = DashboardServer(app, host, port)
         page_task = asyncio.create_task(page.serve(sockets=[page_socket]))
         url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
+        if config.tls is not None:
+            coordinator.expiry.take_own(config.tls.cert)
+        watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
+        ending.callback(watch.cancel)
         coordinator.start()
         on_started(Started(address, url, f"{url}/login?token={token}", run_ids))
         await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)

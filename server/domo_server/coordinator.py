@@ -14,6 +14,7 @@ from domo.tasks import TASKS
 from domo_server.broadcast import Broadcast
 from domo_server.durable import said_by_disk
 from domo_server.events import EventLog
+from domo_server.expiry import Expiry
 from domo_server.round_state import Phase, RoundState
 from domo_server.rounds import RunLoop
 from domo_server.run import Run
@@ -54,6 +55,7 @@ class Coordinator:
         self.sessions = Sessions(report_interval_s, clock)
         self.broadcast = Broadcast()
         self.events = EventLog(store, self.broadcast)
+        self.expiry = Expiry(self.sessions, self.events.say)
         self.dropped: dict[str, str] = {}
         self.current: Run | None = None
         self.recent: dict[str, Run] = {}

@@ -26,11 +26,12 @@ from domo_server.status import (
     RoundRecord,
     RunDetail,
     RunSummary,
+    SiloLog,
     SiloStatus,
     Status,
 )
+from domo_server.store import Store, time_text
 
-from domo_server.store import Store
 
 class _Digest(NamedTuple):
     """Figures over a run's rounds."""
@@ -55,13 +56,14 @@ class CoordinatorView:
         self._digested: dict[str, tuple[Any, _Digest]] = {}
 
         self._exporting = asyncio.Lock()
+
     # reading
 
     async def status(self) -> Status:
         """Now."""
         runs = await self.runs()
         silos = await self.silos()
-        current = self._c.current
+        current, own_end = self._c.current, self._c.expiry.own_end
         return Status(
             version=domo.__version__,
             uptime_s=round(time.monotonic() - self._c.started_at, 3),
@@ -71,6 +73,7 @@ class CoordinatorView:
             num_queued=sum(r.state == "QUEUED" for r in runs),
             num_silos_online=sum(s.phase != "offline" for s in silos),
             silos=silos,
+            certificate_end=time_text(own_end) if own_end else None,
         )
 
     async def runs(self) -> Sequence[RunSummary]:
@@ -111,6 +114,14 @@ class CoordinatorView:
         fields = ("silo_id", "role", "software_version", "dropped")
         found = (self._c.sessions.status(*(row[f] for f in fields)) for row in rows)
         return [self._pace.add_to(silo) for silo in found]
+
+    async def silo_log(self, silo_id: str) -> SiloLog | None:
+        """What it has shared of its log."""
+        session = self._c.sessions.of(silo_id)
+        if session is not None:
+            return SiloLog(shared=session.log.shared, lines=session.log.after(0))
+        row = await asyncio.to_thread(self._store.silo, silo_id)
+        return None if row is None else SiloLog(shared=False, lines=[])
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         """The newest events with an id above `after`, oldest first."""

@@ -18,6 +18,8 @@ from domo_server.calls import (
     refuse,
 )
 from domo_server.coordinator import Coordinator
+from domo_server.expiry import peer_end
+from domo_server.heard import resources
 from domo_server.run import Run
 from domo_server.status import SiloPhase
 
@@ -68,6 +70,8 @@ class FederationServicer(pb_grpc.FederationServicer):
                 "software_version": request.software_version[:64],
             }
         )
+        session.certificate_end = peer_end(context)
+        self._coordinator.expiry.look()
         return pb.JoinResponse(
             session=session.token,
             report_interval_s=self._coordinator.sessions.report_interval_s,
@@ -177,6 +181,9 @@ class FederationServicer(pb_grpc.FederationServicer):
         has_loss = request.HasField("loss") and math.isfinite(request.loss)
         session.loss = request.loss if has_loss else None
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
+        said = request.resources if request.HasField("resources") else None
+        session.resources = None if said is None else resources(said)
+        session.log.hear(request.shares_log, request.log_lines)
         run = self._coordinator.find(request.run_id) if request.run_id else None
         directive = pb.CONTINUE
         if request.failure:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
-from domo_server.status import SiloPhase, SiloStatus
+from domo_server.heard import HeardLog
+from domo_server.status import Resources, SiloPhase, SiloStatus
+from domo_server.store import time_text
 
 
 @dataclass(slots=True)
@@ -38,6 +40,10 @@ class Session:
     num_eval_samples: int | None = None
     error: str | None = None
     declined: dict[str, str] = field(default_factory=dict)
+    resources: Resources | None = None
+    log: HeardLog = field(default_factory=HeardLog)
+    certificate_end: float | None = None
+    """Of the certificate that it showed, seconds since 1970."""
 
 
 RETURN_S = 60.0
@@ -102,6 +108,9 @@ class Sessions:
         if old is not None:
             self._by_token.pop(old.token, None)
             session.bytes_sent, session.bytes_received = old.bytes_sent, old.bytes_received
+            if old.instance_id == instance_id:
+                session.log = old.log
+                session.log.begin()
         self._by_token[session.token] = self._by_silo[silo_id] = session
         return session
 
@@ -187,4 +196,6 @@ class Sessions:
             last_seen_s=round(age, 3) if age != float("inf") else None,
             error=s.error,
             dropped=dropped,
+            resources=s.resources,
+            certificate_end=time_text(s.certificate_end) if s.certificate_end else None,
         )

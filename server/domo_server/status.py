@@ -12,12 +12,15 @@ from domo.model_card import ModelCard
 from domo.status import (
     ENDED,
     Event,
+    LogLine,
     MetricPoint,
     Participant,
+    Resources,
     RoundRecord,
     RunDetail,
     RunState,
     RunSummary,
+    SiloLog,
     SiloPhase,
     SiloStatus,
     Status,
@@ -27,14 +30,17 @@ __all__ = [
     "ENDED",
     "Control",
     "Event",
+    "LogLine",
     "MetricPoint",
     "ModelCard",
     "Participant",
     "ReadModel",
+    "Resources",
     "RoundRecord",
     "RunDetail",
     "RunState",
     "RunSummary",
+    "SiloLog",
     "SiloPhase",
     "SiloStatus",
     "Status",
@@ -62,6 +68,10 @@ class ReadModel(Protocol):
 
     async def silos(self) -> Sequence[SiloStatus]:
         """All silos, by id."""
+        ...
+
+    async def silo_log(self, silo_id: str) -> SiloLog | None:
+        """What it has shared of its log; nothing, of one not seen since the start."""
         ...
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:

@@ -41,6 +41,11 @@ def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def time_text(at: float) -> str:
+    """Seconds since 1970 in the same form."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
 def open_database(url: str) -> Engine:
     """Connect, and bring the tables up to date.
 

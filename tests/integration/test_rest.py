@@ -667,6 +667,7 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
         ("GET", "/api/v1/status"),
         ("GET", "/api/v1/silos"),
         ("GET", "/api/v1/silos/{silo_id}"),
+        ("GET", "/api/v1/silos/{silo_id}/log"),
         ("POST", "/api/v1/silos/{silo_id}/drop"),
         ("POST", "/api/v1/silos/{silo_id}/readmit"),
         ("GET", "/api/v1/events"),

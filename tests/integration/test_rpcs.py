@@ -94,6 +94,25 @@ def test_a_session_is_needed_everywhere(raw: Raw) -> None:
     says(fault(raw.submit), SessionError, text)
 
 
+def test_what_a_silo_says_of_itself(trainer: Raw, server: Coordinator) -> None:
+    def report(**given: Any) -> Any:
+        trainer.stub.Report(pb.ReportRequest(session=trainer.session, **given), timeout=30)
+        return server.silo("site-a")
+
+    assert report()["resources"] is None, "an older silo says nothing"
+    machine = {"gpu_memory_used_bytes": 7, "gpu_memory_total_bytes": 9, "disk_free_bytes": 2**63}
+    text = "\x1b[31mround 1\x1b[0m <b>" + "x" * 600
+    lines = [pb.LogLine(number=1, age_s=3.0, level="ERROR", text=text)]
+    resources = report(resources=machine, shares_log=True, log_lines=lines)["resources"]
+    assert (resources["gpu_memory_used_bytes"], resources["disk_free_bytes"]) == (7, None)
+    (line,) = server.get("/silos/site-a/log")["lines"]
+    assert (line["level"], line["text"][:12], len(line["text"])) == ("ERROR", "round 1 <b>x", 500)
+    trainer.join()
+    assert server.get("/silos/site-a/log")["lines"] == [line], "what was before its restart stays"
+    report()
+    assert server.get("/silos/site-a/log") == {"shared": False, "lines": []}
+
+
 def test_a_run_that_never_was(trainer: Raw) -> None:
     trainer.run_id = "9-x"
     for call in (trainer.fetch, trainer.submit, trainer.status):

@@ -1,6 +1,7 @@
 """TLS and mTLS: who is let in, who is not, and what they are told."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,6 +99,26 @@ def test_a_run_over_mtls(mutual: Coordinator, papers: Papers, tmp_path: Path) ->
     mine = TlsFiles(papers.ca.cert, papers.site_a.cert, papers.site_a.key)
     with join(mutual, tmp_path, mine) as silo:
         takes_part(silo)
+
+
+def test_certificates_that_end_soon(papers: Papers, tmp_path: Path) -> None:
+    server_pair = papers.ca.sign("soon", "localhost", "127.0.0.1", days=(-1, 5.5))
+    own = papers.ca.sign("mine", "site-a", days=(-1, 60))
+    with coordinator(tmp_path, tls=tls_of(papers, True, server_pair)) as server:
+        assert days_left(server.get("/status")["certificate_end"]) == 5
+        for pair, days in ((own, 59), (papers.site_a, 0)):
+            with join(server, tmp_path, TlsFiles(papers.ca.cert, pair.cert, pair.key)):
+                assert days_left(server.silo("site-a")["certificate_end"]) == days
+        said = [(e["silo_id"], e["text"]) for e in server.get("/events?kind=certificate")]
+    mend = "renew it, and restart with the new one"
+    assert said == [
+        (None, f"the coordinator's certificate expires in 5 days: {mend}"),
+        ("site-a", f"the certificate of site-a expires in 0 days: {mend}"),
+    ]
+
+
+def days_left(end: str) -> int:
+    return (datetime.fromisoformat(end) - datetime.now(UTC)).days
 
 
 def test_plain_text_to_a_tls_port(one_way: Coordinator, tmp_path: Path) -> None:

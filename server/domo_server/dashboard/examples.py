@@ -10,12 +10,15 @@ from domo.run_config import RunConfig
 from domo.status import (
     Event,
     History,
+    LogLine,
     MetricPoint,
     Participant,
+    Resources,
     RoundRecord,
     RunDetail,
     RunSummary,
     SiloDetail,
+    SiloLog,
     SiloRound,
     SiloStatus,
     Status,
@@ -101,6 +104,27 @@ SILO = SiloStatus(
     phase_s=1.6,
     sent_per_s=3050.4,
     received_per_s=6100.8,
+    resources=Resources(
+        gpu_memory_used_bytes=12_400_000_000,
+        gpu_memory_total_bytes=85_000_000_000,
+        gpu_busy=0.93,
+        process_memory_bytes=2_100_000_000,
+        memory_available_bytes=98_000_000_000,
+        memory_total_bytes=135_000_000_000,
+        disk_free_bytes=310_000_000_000,
+    ),
+    certificate_end="2026-06-05T09:00:00.000+00:00",
+)
+SILO_LOG = SiloLog(
+    shared=True,
+    lines=[
+        LogLine(
+            number=41,
+            at="2026-01-05T09:00:05.120+00:00",
+            level="INFO",
+            text="round 2 of 15: 12 steps",
+        )
+    ],
 )
 EVENT = Event(
     event_id=17,
@@ -138,11 +162,12 @@ STATUS = Status(
     version="0.1.0",
     uptime_s=64.2,
     grpc_address="0.0.0.0:50051",
-    tls=False,
+    tls=True,
     current_run=SUMMARY,
     num_queued=0,
     num_silos_online=2,
     silos=[SILO],
+    certificate_end="2026-12-01T00:00:00.000+00:00",
 )
 HISTORY = History(run=RUN, rounds=[ROUND])
 CARD = ModelCard(

@@ -15,6 +15,7 @@ from domo.status import (
     RunDetail,
     RunSummary,
     SiloDetail,
+    SiloLog,
     SiloStatus,
     Status,
 )
@@ -76,6 +77,21 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         if found is None:
             raise no_silo(silo_id)
         return await silo_detail(read, found)
+
+    @router.get(
+        "/silos/{silo_id}/log",
+        responses=answer(examples.SILO_LOG) | silo_errors(404, 422),
+        tags=["silos"],
+    )
+    async def silo_log(
+        silo_id: str,
+        after: Annotated[int, Query(ge=0, description="Only lines above this number.")] = 0,
+    ) -> SiloLog:
+        """The last lines of its log, if its operator shares them (`--share-log`); not kept."""
+        log = await read.silo_log(silo_id)
+        if log is None:
+            raise no_silo(silo_id)
+        return log.model_copy(update={"lines": [x for x in log.lines if x.number > after]})
 
     @router.get(
         "/events",

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from domo.status import Event, RoundRecord, SiloDetail, SiloRound, SiloStatus
+from domo_server.dashboard.advice import advice_on
 from domo_server.status import ReadModel
 
 NUM_SILO_EVENTS = 50
@@ -42,6 +43,7 @@ async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
         rounds_run_id=None if run is None else run.run_id,
         rounds=[part for part in parts if part is not None],
         events=await pick_events(read, limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
+        advice=advice_on(silo.error),
     )
 
 
