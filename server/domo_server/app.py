@@ -24,6 +24,7 @@ from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, admin_token, name_runs
 from domo_server.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
+from domo_server.metrics import CoordinatorMetrics
 from domo_server.read_model import CoordinatorView
 from domo_server.servicer import FederationServicer
 from domo_server.status import ENDED
@@ -101,7 +102,8 @@ async def serve(
         token = admin_token(config.state_dir)
         host, port = page_socket.getsockname()[:2]
         local = is_loopback(f"{host}:{port}")
-        app = create_app(view, view, token, LOOPBACK_HOSTS if local else None)
+        metrics = CoordinatorMetrics(coordinator, view, config)
+        app = create_app(view, view, token, LOOPBACK_HOSTS if local else None, metrics.text)
         page = DashboardServer(app, host, port)
         page_task = asyncio.create_task(page.serve(sockets=[page_socket]))
         url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"

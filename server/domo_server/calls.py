@@ -33,15 +33,17 @@ def answers(handler: Handler) -> Handler:
         try:
             return await handler(self, request, context)
         except DomoError as error:
-            return await abort(context, error)
+            return await abort(context, error, self._coordinator)
         except OSError as error:
-            return await abort(context, CoordinatorUnavailableError(said_by_disk(error)))
+            said = CoordinatorUnavailableError(said_by_disk(error))
+            return await abort(context, said, self._coordinator)
 
     return wrapped  # type: ignore[return-value]
 
 
-async def abort(context: Context, error: DomoError) -> Any:
+async def abort(context: Context, error: DomoError, coordinator: Coordinator) -> Any:
     """End a call with the status of an error."""
+    coordinator.counters.rpc_error(error)
     await context.abort(status_of(error), str(error), ((ERROR_KEY, type(error).__name__),))
 
 
@@ -77,9 +79,18 @@ def parse(cls: Any, message: bytes) -> Any:
         raise ProtocolError(f"the first message is no {cls.__name__}: {error}") from error
 
 
-def refuse(run: Run, session: Session, what: str, why: str) -> None:
-    """Record that an update or enrolment of a silo was refused: an event, and its error."""
+def refuse(run: Run, session: Session, what: str, why: str, kind: str | None = None) -> None:
+    """Record that an update or enrolment of a silo was refused: an event, and its error.
+
+    Args:
+        run: The run that it was for.
+        session: The silo's.
+        what: `update` or `enrolment`.
+        why: In words.
+        kind: What it is counted as, if not as that.
+    """
     why = why[:MAX_TEXT]
+    run.events.counters.refused(session.silo_id, kind or what)
     run.say("refused", f"refused an {what} of {session.silo_id}: {why}", session.silo_id)
     session.error = f"{what} refused: {why}"
 

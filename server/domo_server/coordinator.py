@@ -12,6 +12,7 @@ from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError,
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.broadcast import Broadcast
+from domo_server.counters import Counters
 from domo_server.durable import said_by_disk
 from domo_server.events import EventLog
 from domo_server.expiry import Expiry
@@ -54,7 +55,8 @@ class Coordinator:
         self.clock = clock
         self.sessions = Sessions(report_interval_s, clock)
         self.broadcast = Broadcast()
-        self.events = EventLog(store, self.broadcast)
+        self.counters = Counters()
+        self.events = EventLog(store, self.broadcast, self.counters)
         self.expiry = Expiry(self.sessions, self.events.say)
         self.dropped: dict[str, str] = {}
         self.current: Run | None = None

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from domo.errors import TransportError
 from domo_server.broadcast import Broadcast
+from domo_server.counters import Counters
 from domo_server.store import Store, now_text
 
 log = logging.getLogger(__name__)
@@ -22,10 +23,11 @@ class EventLog:
     Args:
         store: Where events are recorded.
         broadcast: Told once one is.
+        counters: Count them.
     """
 
-    def __init__(self, store: Store, broadcast: Broadcast):
-        self._store, self._broadcast = store, broadcast
+    def __init__(self, store: Store, broadcast: Broadcast, counters: Counters):
+        self._store, self._broadcast, self.counters = store, broadcast, counters
         self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
 
     def say(
@@ -33,6 +35,7 @@ class EventLog:
     ) -> None:
         """Log and record an event."""
         log.info("%s", text, extra={"run": run_id, "silo": silo_id})
+        self.counters.event(kind, silo_id)
         written = asyncio.get_running_loop().run_in_executor(
             self._thread, self._record, kind, text, run_id, silo_id, now_text()
         )

@@ -154,7 +154,9 @@ class RunLoop:
         run, r = self._run, self._run.state.round_index
         config = run.config
         assert run.server is not None
+        counters = run.events.counters
         if run.state.phase is Phase.OPEN:
+            counters.phase("collecting", run.clock() - run.opened_at)
             run.move(Signal.QUORUM)
             for silo_id, why in run.outliers().items() if config.norm_check == "warn" else ():
                 run.say("unusual", f"{silo_id}: {why}", silo_id)
@@ -162,12 +164,16 @@ class RunLoop:
         record = await self._durably(self._record)
         run.detail = f"summing {len(record['participants'])} updates"
         before = run.server
+        begun = run.clock()
         following, agreed = await self._sum(record)
+        counters.phase("summing", run.clock() - begun)
         last = r + 1 >= config.num_rounds
         parts = zip(record["participants"], agreed.cosines, strict=True)
+        duration_s = run.clock() - run.opened_at
+        counters.round(duration_s)
         round_values = {
             "closed_at": now_text(),
-            "duration_s": run.clock() - run.opened_at,
+            "duration_s": duration_s,
             "participants": [{**part, "cosine": cosine} for part, cosine in parts],
             "drift": agreed.drift,
         }
@@ -199,12 +205,13 @@ class RunLoop:
     ) -> None:
         """Make a closed round durable."""
         run, r = self._run, made.round_index - 1
-        checkpoints = run.folder / "checkpoints"
+        checkpoints, begun = run.folder / "checkpoints", run.clock()
 
         name = await self._behind(save_checkpoint, checkpoints, made)
         values = {**run_values, "checkpoint": name}
         await self._behind(run.store.commit_round, run.run_id, r, round_values, values)
         await asyncio.to_thread(recycle, spool, run.free)
+        run.events.counters.phase("committing", run.clock() - begun)
         run.revision += 1
         done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = record["train_loss"]
@@ -225,6 +232,7 @@ class RunLoop:
         far = self._run.refuse_outliers()
         for silo_id, why in far.items():
             self._run.say("refused", f"refused an update of {silo_id}: {why}", silo_id)
+            self._run.events.counters.refused(silo_id, "norm")
             session = self._run.sessions.of(silo_id)
             if session is not None:
                 session.error = f"update refused: {why}"

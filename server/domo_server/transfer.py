@@ -57,7 +57,7 @@ class DataServicer:
             async with self._downloads.newest(session.silo_id) as progress:
                 await self._answer(request, session, context, progress)
         except DomoError as error:
-            await abort(context, error)
+            await abort(context, error, self._coordinator)
 
     async def _answer(
         self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
@@ -116,11 +116,13 @@ class DataServicer:
         )
         await context.write(header.SerializeToString())
         zstd = request.compression == "zstd"
+        sent = self._coordinator.counters.bytes_of("sent", session.silo_id)
         for vector_id, start in starts.items():
             wire, at = turn.vectors[vector_id], start
             while at < wire.num_bytes:
                 frame, at = await wire.frame(at, zstd)
                 await context.write(frame)
+                sent.inc(len(frame))
                 progress.made()
 
     @answers
@@ -144,7 +146,7 @@ class DataServicer:
                     if second
                     else (f"round {r + 1} is not open for {silo_id}")
                 )
-                refuse(run, session, "update", text)
+                refuse(run, session, "update", text, "late")
                 return pb.SubmitResponse(state=pb.STALE, text=text).SerializeToString()
             try:
                 return await self._receive(run, session, header, messages, progress)
@@ -220,7 +222,9 @@ async def _keep(
 ) -> None:
     """Write frames as they come: here while the disk is quick, on a thread while it is not."""
     quick = True
+    received = run.events.counters.bytes_of("received", session.silo_id)
     async for message in messages:
+        received.inc(len(message))
         session.last_seen = max(session.last_seen, run.clock())
         begun = time.monotonic()
         if quick:

@@ -43,7 +43,10 @@ def federation() -> Federation:
 
 @pytest.fixture
 def app(federation: Federation) -> FastAPI:
-    return create_app(federation, federation, TOKEN)
+    async def metrics() -> bytes:
+        return b"domo_silo_up 1.0\n"
+
+    return create_app(federation, federation, TOKEN, metrics=metrics)
 
 
 def ask(app: FastAPI, method: str, path: str, **kwargs: Any) -> httpx.Response:
@@ -679,12 +682,15 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
         ("GET", "/api/v1/runs/{run_id}/rounds"),
         ("GET", "/api/v1/runs/{run_id}/history.json"),
         ("GET", "/api/v1/runs/{run_id}/history.csv"),
+        ("GET", "/api/v1/runs/{run_id}/history.parquet"),
+        ("GET", "/api/v1/runs/{run_id}/card"),
         ("GET", "/api/v1/runs/{run_id}/model"),
         ("GET", "/api/v1/run-options"),
         ("POST", "/api/v1/runs/{run_id}/pause"),
         ("POST", "/api/v1/runs/{run_id}/resume"),
         ("POST", "/api/v1/runs/{run_id}/stop"),
         ("GET", "/login"),
+        ("GET", "/metrics"),
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():

@@ -1,21 +1,22 @@
 """The dashboard's application: REST under /api/v1, the page at /."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.responses import FileResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from domo import __version__
+from domo.metrics import CONTENT_TYPE
 from domo.status import StreamMessage
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.changing import change_routes
 from domo_server.dashboard.errors import add_error_handlers
-from domo_server.dashboard.examples import errors
+from domo_server.dashboard.examples import errors, other
 from domo_server.dashboard.headers import Guard
 from domo_server.dashboard.reading import read_routes
 from domo_server.dashboard.stream import StreamHub
@@ -34,6 +35,7 @@ def create_app(
     control: Control,
     admin_token: str,
     allowed_hosts: Sequence[str] | None = None,
+    metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """Make the application.
 
@@ -45,6 +47,7 @@ def create_app(
         admin_token: Opens the changing routes; must not be empty.
         allowed_hosts: Host names that are answered, without ports, as protection against DNS
             rebinding; give ("localhost", "127.0.0.1", "::1") when bound to loopback. None: any.
+        metrics: What /metrics answers; None: there is no such route.
 
     Raises:
         ConfigError: The admin token is empty.
@@ -74,6 +77,8 @@ def create_app(
         response_description="Logged in; goes to the page.",
         tags=["coordinator"],
     )
+    if metrics is not None:
+        add_metrics(app, metrics)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.get("/", include_in_schema=False)
@@ -86,6 +91,21 @@ def create_app(
 
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
+
+
+def add_metrics(app: FastAPI, metrics: Callable[[], Awaitable[bytes]]) -> None:
+    """The route that Prometheus scrapes."""
+    example = '# TYPE domo_silo_up gauge\ndomo_silo_up{silo="site-a"} 1.0\n'
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses=other("text/plain", example, "The text format of Prometheus.") | errors(400),
+        tags=["coordinator"],
+    )
+    async def metrics_text() -> Response:
+        """Metrics for Prometheus: the run under way, the silos, the process."""
+        return Response(await metrics(), media_type=CONTENT_TYPE)
 
 
 def _operation_id(route: APIRoute) -> str:

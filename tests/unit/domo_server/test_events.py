@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from domo_server.broadcast import Broadcast
+from domo_server.counters import Counters
 from domo_server.events import EventLog
 from domo_server.store import Store, open_database
 
@@ -13,7 +14,7 @@ def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> N
     store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
 
     async def main() -> None:
-        events = EventLog(store, Broadcast())
+        events = EventLog(store, Broadcast(), Counters())
         for i in range(50):
             events.say("kind", f"{i}", "1-r" if i % 2 else None, "site-a")
         await events.close()
@@ -30,7 +31,7 @@ def test_whoever_waits_is_told(tmp_path: Path) -> None:
 
     async def main() -> None:
         broadcast = Broadcast()
-        events = EventLog(store, broadcast)
+        events = EventLog(store, broadcast, Counters())
         async with asyncio.timeout(60):
             changed = asyncio.create_task(broadcast.changed())
             await asyncio.sleep(0)
@@ -55,7 +56,7 @@ def test_an_event_that_cannot_be_recorded_harms_nobody(
 
     async def main() -> None:
         broadcast = Broadcast()
-        events = EventLog(store, broadcast)
+        events = EventLog(store, broadcast, Counters())
         changed = asyncio.create_task(broadcast.changed())
         await asyncio.sleep(0)
         events.say("kind", "text")

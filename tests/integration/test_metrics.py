@@ -1,0 +1,161 @@
+"""/metrics of a real federation, against what REST says and what the documentation promises."""
+
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from domo.metrics import Metric
+from domo_server.metrics import TABLE
+from tests.coordinator import coordinator
+from tests.silos import agents, options
+
+DOCS = Path(__file__).parents[2] / "docs"
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+class Scrape(NamedTuple):
+    """What one end answered."""
+
+    text: str
+    kinds: dict[str, str]
+    values: dict[Key, float]
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.values[name, frozenset(labels.items())]
+
+
+def scrape(url: str) -> Scrape:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = answer.read().decode()
+    found = list(text_string_to_metric_families(text))
+    kinds = {f.name + ("_total" if f.type == "counter" else ""): f.type for f in found}
+    samples = [s for f in found for s in f.samples]
+    values = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
+    assert len(values) == len(samples), "a series is there twice"
+    return Scrape(text, kinds, values)
+
+
+class Seen(NamedTuple):
+    """A federation in its rounds, and after them."""
+
+    server: Scrape
+    ended: Scrape
+    state_dir: Path
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    folder = tmp_path_factory.mktemp("metrics")
+    names = ["site-a", "site-b"]
+    run = {"task": "digits", "method": "DOMO", "num_rounds": 10_000, "local_steps": 2}
+    run["roster"] = names
+    with (
+        coordinator(folder, run) as c,
+        agents(c.address, names, folder, lambda i: options(shard=(i, 2))),
+    ):
+        c.until(f"/runs/{c.run_ids[0]}", lambda r: r["rounds_done"] >= 3 and r["accuracy"])
+        server = scrape(c.url)
+        c.post(f"/runs/{c.run_ids[0]}/stop")
+        c.ended()
+        yield Seen(server, scrape(c.url), c.state_dir)
+
+
+def test_all_metrics_of_the_table_are_there(seen: Seen) -> None:
+    own = {n: k for n, k in seen.server.kinds.items() if not n.startswith("process_")}
+    assert own == {m.name: m.kind for m in TABLE}
+    for metric in TABLE:
+        kept = [dict(labels) for name, labels in seen.server.values if name == metric.name]
+        assert all(set(labels) == set(metric.labels) for labels in kept), metric.name
+    assert seen.server.value("process_resident_memory_bytes") > 1e6
+
+
+def test_a_run_under_way(seen: Seen) -> None:
+    at, run = seen.server, "1-domo-digits"
+    assert at.value("domo_run_info", run=run, method="DOMO", task="digits") == 1
+    assert at.value("domo_run_rounds_wanted", run=run) == 10_000
+    done = at.value("domo_run_rounds_committed", run=run)
+    assert 3 <= done < 10_000
+    assert at.value("domo_run_remaining_seconds", run=run) > 0
+    states = {dict(k)["state"]: v for (n, k), v in at.values.items() if n == "domo_run_state"}
+    assert sum(states.values()) == 1
+    assert states["OPEN"] + states["CLOSING"] == 1
+    assert 0 < at.value("domo_test_accuracy", run=run) <= 1
+    for name in ("domo_test_loss", "domo_train_loss", "domo_drift"):
+        assert at.value(name, run=run) > 0
+    for phase in ("collecting", "summing", "committing"):
+        count = at.value("domo_round_phase_seconds_count", phase=phase)
+        assert done - 1 <= count <= done + 2
+    assert at.value("domo_round_duration_seconds_count") >= done
+    parts = at.value("domo_round_phase_seconds_sum", phase="collecting")
+    parts += at.value("domo_round_phase_seconds_sum", phase="summing")
+    assert parts < at.value("domo_round_duration_seconds_sum") + 0.1
+
+
+def test_its_silos(seen: Seen) -> None:
+    at = seen.server
+    for silo in ("site-a", "site-b"):
+        assert at.value("domo_silo_up", silo=silo) == 1
+        assert at.value("domo_silo_on_roster", silo=silo) == 1
+        phases = [
+            v for (n, k), v in at.values.items() if n == "domo_silo_phase" and ("silo", silo) in k
+        ]
+        assert sum(phases) == 1
+        assert at.value("domo_update_norm", silo=silo) > 0
+        assert -1 <= at.value("domo_update_cosine", silo=silo) <= 1
+        assert at.value("domo_joins_total", silo=silo) == 1
+        assert at.value("domo_refusals_total", silo=silo, kind="update") == 0
+        assert at.value("domo_silo_last_seen_seconds", silo=silo) < 5
+        received = at.value("domo_bytes_total", direction="received", silo=silo)
+        assert at.value("domo_bytes_total", direction="sent", silo=silo) > received / 2 > 10_000
+
+
+def test_a_run_that_has_ended(seen: Seen) -> None:
+    at, run = seen.ended, "1-domo-digits"
+    assert (
+        at.value("domo_runs", state="STOPPED")
+        == at.value("domo_run_state", run=run, state="STOPPED")
+        == 1
+    )
+    assert at.value("domo_runs", state="OPEN") == 0
+    gone = ("domo_silo_on_roster", "domo_run_remaining_seconds")
+    assert not {name for name, _ in at.values} & set(gone)
+    assert at.value("domo_events_total", kind="stopped") == 1
+    disk = shutil.disk_usage(seen.state_dir)
+    assert at.value("domo_disk_size_bytes") == disk.total
+
+
+@pytest.mark.parametrize("heading", ["The coordinator"])
+def test_the_documentation_has_the_same_table(heading: str) -> None:
+    text = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+    part = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    written = [line for line in part.splitlines() if line.startswith("| `domo_")]
+    assert written == [row(m) for m in TABLE]
+
+
+def row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.text} |"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_finds_nothing_to_say(seen: Seen) -> None:
+    command = ["promtool", "check", "metrics"]
+    said = subprocess.run(
+        command, input=seen.server.text, capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+
+
+def test_names_follow_the_conventions() -> None:
+    for metric in TABLE:
+        assert re.fullmatch(r"domo_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
+        assert metric.text.endswith("."), metric.name
