@@ -168,7 +168,8 @@ def bind_dashboard(address: str | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = [int(port)] if address else range(int(port), int(port) + PORTS_TRIED)
     for candidate in ports:
-        sock = socket.socket(family)
+        # asyncio turns Nagle's waiting off only where the protocol is named
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host.strip("[]"), candidate))
