@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -66,6 +67,7 @@ def main_command(
     import torch
 
     from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
+    from domo_client.metrics import SiloMetrics
     from domo_client.session import connect
     from domo_client.ui import Ui
 
@@ -91,19 +93,27 @@ def main_command(
     ui = Ui(["domo-client", *sys.argv[1:]])
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with connect(
-            flags.server,
-            silo_id,
-            state_dir=flags.state_dir or default_state(silo_id),
-            tls=flags.tls,
-            insecure=flags.insecure,
-            role=flags.role,
-            device=describe_device(where),
-            first_connect_s=flags.connect_timeout,
-            on_trouble=ui.trouble,
-            compression=flags.compression,
-            share_log=flags.share_log,
-        ) as silo:
+        with ExitStack() as ending:
+            metrics = None
+            if flags.metrics is not None:
+                metrics = ending.enter_context(SiloMetrics(flags.metrics, flags.tls))
+            silo = connect(
+                flags.server,
+                silo_id,
+                state_dir=flags.state_dir or default_state(silo_id),
+                tls=flags.tls,
+                insecure=flags.insecure,
+                role=flags.role,
+                device=describe_device(where),
+                first_connect_s=flags.connect_timeout,
+                on_trouble=ui.trouble,
+                compression=flags.compression,
+                share_log=flags.share_log,
+            )
+            ending.enter_context(silo)
+            if metrics is not None:
+                metrics.watch(silo)
+                say(f"{silo_id}: metrics at {metrics.url}")
             ui.joined(silo, flags.server)
             say(SHARED + (LOG_TOO if flags.share_log else LOG_STAYS))
             outcome = run_agent(silo, agent_options, ui, once=flags.once)

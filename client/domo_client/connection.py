@@ -1,5 +1,6 @@
 """Typed calls to the coordinator; errors are `DomoError`, see `domo_client.line`."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -119,6 +120,7 @@ class Connection(Transfers):
         except SessionError:
             self.rejoin(session)
             answer = self.call(self.stub.Report, pb.ReportRequest(session=self.session, **fields))
+        self.counts.heard_at = time.monotonic()
         return str(pb.Directive.Name(answer.directive))
 
 

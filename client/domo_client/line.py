@@ -22,6 +22,7 @@ from tenacity import (
 
 import domo
 from domo.errors import CoordinatorUnavailableError, DomoError, VersionError
+from domo_client.counts import Counts
 from domo_client.state import SiloState
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
@@ -79,6 +80,7 @@ class Line:
         self.long_poll_s = 20.0
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.counts = Counts()
         self.advanced = 0  # grows when a transfer has got further than ever
 
     def join(self) -> None:
@@ -110,6 +112,7 @@ class Line:
         if self._wants_zstd and not self.zstd:
             log.warning("the coordinator knows no zstd; vectors travel as they are")
         self.session = answer.session
+        self.counts.joins += 1
         self.report_interval_s = answer.report_interval_s
         self.long_poll_s = answer.long_poll_s
 
@@ -132,6 +135,7 @@ class Line:
 
     def _retry(self, call: Callable[[], T], stop: Any = stop_never) -> T:
         def trouble(state: RetryCallState) -> None:
+            self.counts.retries += 1
             error = state.outcome.exception() if state.outcome else None
             wait = state.next_action.sleep if state.next_action else 0.0
             self._on_trouble(f"{error}; trying again in {wait:.0f} s")

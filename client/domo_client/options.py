@@ -85,6 +85,13 @@ class Flags:
     connect_timeout: Annotated[
         float, typer.Option(min=0, help="Seconds to try before the first connection.")
     ] = 60.0
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DOMO_CLIENT_METRICS",
+            help=r"host:port where Prometheus may scrape this silo, 127.0.0.1:9464 \[off].",
+        ),
+    ] = None
     once: Annotated[bool, typer.Option("--once", help="Stop after one run.")] = False
 
     @property

@@ -106,11 +106,15 @@ class Outbox:
         self, update: PendingUpdate, data: Sequence[memoryview] | None = None
     ) -> tuple[str, str]:
         """Send an update; a refused one is this silo's failure, and is forgotten."""
+        updates = self._connection.counts.updates
         try:
-            return self._connection.submit(update, data)
+            state, text = self._connection.submit(update, data)
+            updates[state.lower()] += 1
+            return state, text
         except DomoError as error:
             if type(error) not in (ProtocolError, DivergenceError):
                 raise
+            updates[REFUSED.lower()] += 1
             self._state.drop_pending()
             self._failed(error)
             return REFUSED, str(error)

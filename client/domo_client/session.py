@@ -16,7 +16,7 @@ caller; a round that the coordinator has abandoned ends the inner loop and the n
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -29,12 +29,14 @@ from torch import nn
 import domo
 from domo.batches import configure_torch
 from domo.errors import ConfigError, RoundError
+from domo.tasks.base import Sum
 from domo.training import LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, digest
 from domo_client.connection import Connection, Offer, Turn
 from domo_client.log_tail import LogTail, journal
 from domo_client.outbox import Outbox
 from domo_client.reporter import Progress, Reporter
+from domo_client.resources import measure
 from domo_client.state import SiloState
 from domo_proto import SILO_ID
 from domo_proto.channel import TlsFiles, check_address, is_loopback
@@ -188,6 +190,20 @@ class Silo:
     def _note(self, level: int, text: str) -> None:
         journal.log(level, "%s", text, extra={"silo": self.connection.silo_id})
 
+    @property
+    def progress(self) -> Progress:
+        """What it is doing now."""
+        return self._reporter.progress
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where it trains; None before the first run."""
+        return self._reporter.device
+
+    def resources(self) -> Mapping[str, float]:
+        """What its machine has: see `domo_client.resources`."""
+        return measure(self.device, self._state.folder)
+
     def next_run(self) -> Offer:
         """Wait for a run that wants this silo."""
         self._reporter.progress = Progress("idle")
@@ -205,6 +221,7 @@ class Silo:
     def fail(self, error: Exception) -> None:
         """Say that this round failed here; it is tried again after a while."""
         self._failed = True
+        self.connection.counts.failures += 1
         self._note(logging.ERROR, f"failed: {describe(error)}")
         self._reporter.beat(failure=describe(error))
         self._reporter.progress = Progress("waiting", self._reporter.progress.run_id)
@@ -271,7 +288,9 @@ class Silo:
                     continue
             rnd = self._round(offer, flat, turn)
             self._failed = False
+            self.connection.counts.begin()
             yield rnd
+            self.connection.counts.lap("training" if rnd.num_steps else "evaluating")
             evaluated = turn.round_index if turn.evaluate else evaluated
             if trains and not self._failed and not rnd.abandoned:
                 self._send(offer, turn, rnd)
@@ -296,7 +315,7 @@ class Silo:
         return new
 
     def _round(self, offer: Offer, flat: FlatModel, turn: Turn) -> LocalRound:
-        r = turn.round_index
+        r, counts = turn.round_index, self.connection.counts
         self._reporter.forget()
         steps = turn.num_steps if turn.action == "TRAIN" else 0
         if steps:
@@ -304,9 +323,15 @@ class Silo:
         progress = self._progress("evaluating", offer.run_id, r, steps)
 
         def on_step(rnd: LocalRound, done: int) -> bool:  # no cycle: rnd holds vectors
+            counts.steps += done - progress.step
             progress.phase, progress.step = "training", done
             self.on_step(rnd, done)
             return self._reporter.may_go_on()
+
+        def on_evaluation(sums: Mapping[str, Sum]) -> None:
+            counts.lap("evaluating")
+            self.connection.report_evaluation(offer.run_id, r, sums)
+            counts.begin()
 
         numbers = RoundNumbers(
             silo_id=self.connection.silo_id,
@@ -332,12 +357,13 @@ class Silo:
             vectors.get(VectorId.MEAN_MOMENTUM),
             {s: vectors[v] for s, v in SECTIONS.items() if v in vectors},
             on_step=on_step,
-            on_evaluation=lambda sums: self.connection.report_evaluation(offer.run_id, r, sums),
+            on_evaluation=on_evaluation,
             spend=True,
         )
 
     def _send(self, offer: Offer, turn: Turn, rnd: LocalRound) -> None:
         result, progress = rnd.finish(), self._reporter.progress
+        self.connection.counts.rounds += 1
         progress.phase, progress.loss = "uploading", result.metrics.get("loss")
         began = time.monotonic()
         outcome = self._outbox.send(offer, turn, result)

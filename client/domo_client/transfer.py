@@ -90,7 +90,8 @@ class Transfers(Line):
             header = pb.RoundHeader.FromString(first)
             self.round_told = header.round_index
             watch.feed(STALL_S)
-            return self._read_turn(header, stream, watch, set(own))
+            with self.counts.timed("downloading"):
+                return self._read_turn(header, stream, watch, set(own))
 
         hold_s = self.long_poll_s + CALL_S
         return self._watched(
@@ -238,7 +239,8 @@ class Transfers(Line):
             frames = self._frames(header.SerializeToString(), update, data, status.offset, watch)
             return bytes(watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result())
 
-        response = pb.SubmitResponse.FromString(self._watched(send, STALL_S))
+        with self.counts.timed("uploading"):
+            response = pb.SubmitResponse.FromString(self._watched(send, STALL_S))
         return str(pb.UploadState.Name(response.state)), response.text
 
     def _frames(

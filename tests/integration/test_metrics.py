@@ -4,14 +4,17 @@ import re
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from domo.errors import ConfigError
 from domo.metrics import Metric
+from domo_client.metrics import TABLE as SILO_TABLE
+from domo_client.metrics import SiloMetrics
 from domo_server.metrics import TABLE
 from tests.coordinator import coordinator
 from tests.silos import agents, options
@@ -32,7 +35,7 @@ class Scrape(NamedTuple):
 
 
 def scrape(url: str) -> Scrape:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
     found = list(text_string_to_metric_families(text))
@@ -47,6 +50,7 @@ class Seen(NamedTuple):
     """A federation in its rounds, and after them."""
 
     server: Scrape
+    silo: Scrape
     ended: Scrape
     state_dir: Path
 
@@ -59,22 +63,28 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     run["roster"] = names
     with (
         coordinator(folder, run) as c,
-        agents(c.address, names, folder, lambda i: options(shard=(i, 2))),
+        agents(c.address, names, folder, lambda i: options(shard=(i, 2))) as silos,
+        SiloMetrics("127.0.0.1:0") as metrics,
     ):
+        alone = scrape(metrics.url)
+        assert alone.value("domo_client_connected") == 0
+        metrics.watch(silos[0].silo)
         c.until(f"/runs/{c.run_ids[0]}", lambda r: r["rounds_done"] >= 3 and r["accuracy"])
-        server = scrape(c.url)
+        server, silo = scrape(f"{c.url}/metrics"), scrape(metrics.url)
         c.post(f"/runs/{c.run_ids[0]}/stop")
         c.ended()
-        yield Seen(server, scrape(c.url), c.state_dir)
+        yield Seen(server, silo, scrape(f"{c.url}/metrics"), c.state_dir)
 
 
-def test_all_metrics_of_the_table_are_there(seen: Seen) -> None:
-    own = {n: k for n, k in seen.server.kinds.items() if not n.startswith("process_")}
-    assert own == {m.name: m.kind for m in TABLE}
-    for metric in TABLE:
-        kept = [dict(labels) for name, labels in seen.server.values if name == metric.name]
+@pytest.mark.parametrize("end", ["server", "silo"])
+def test_all_metrics_of_the_table_are_there(seen: Seen, end: str) -> None:
+    at, table = getattr(seen, end), {"server": TABLE, "silo": SILO_TABLE}[end]
+    own = {n: k for n, k in at.kinds.items() if not n.startswith("process_")}
+    assert own == {m.name: m.kind for m in table}
+    for metric in table:
+        kept = [dict(labels) for name, labels in at.values if name == metric.name]
         assert all(set(labels) == set(metric.labels) for labels in kept), metric.name
-    assert seen.server.value("process_resident_memory_bytes") > 1e6
+    assert at.value("process_resident_memory_bytes") > 1e6
 
 
 def test_a_run_under_way(seen: Seen) -> None:
@@ -132,12 +142,42 @@ def test_a_run_that_has_ended(seen: Seen) -> None:
     assert at.value("domo_disk_size_bytes") == disk.total
 
 
-@pytest.mark.parametrize("heading", ["The coordinator"])
-def test_the_documentation_has_the_same_table(heading: str) -> None:
+def test_a_silo_in_a_run(seen: Seen) -> None:
+    at, name = seen.silo, "domo_client_"
+    assert at.value(name + "connected") == 1
+    assert at.value(name + "last_heard_seconds") < 5
+    assert at.value(name + "run_info", run="1-domo-digits") == 1
+    rounds, trained = at.value(name + "round"), at.value(name + "rounds_total")
+    assert 3 <= trained <= rounds
+    assert 2 * trained <= at.value(name + "steps_total") <= 2 * trained + 2
+    assert trained - 1 <= at.value(name + "updates_total", outcome="accepted") <= trained
+    assert at.value(name + "updates_total", outcome="refused") == 0
+    assert at.value(name + "joins_total") == 1
+    assert at.value(name + "retries_total") == at.value(name + "failures_total") == 0
+    assert at.value(name + "loss") > 0
+    for activity in ("training", "evaluating", "downloading", "uploading"):
+        assert 0 < at.value(name + "seconds_total", activity=activity) < 60
+    for direction in ("sent", "received"):
+        assert at.value(name + "bytes_total", direction=direction) > 10_000
+    phases = [v for (n, _), v in at.values.items() if n == name + "phase"]
+    assert sum(phases) == 1
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with SiloMetrics("127.0.0.1:0") as first:
+        address = first.url.split("/")[2]
+        with pytest.raises(ConfigError, match=f"--metrics {address}: .* in use. Give another port"):
+            SiloMetrics(address)
+    with pytest.raises(ConfigError, match="must be host:port, such as 127"):
+        SiloMetrics("9464")
+
+
+@pytest.mark.parametrize(("heading", "table"), [("The coordinator", TABLE), ("A silo", SILO_TABLE)])
+def test_the_documentation_has_the_same_table(heading: str, table: Sequence[Metric]) -> None:
     text = (DOCS / "monitoring.md").read_text(encoding="utf-8")
     part = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     written = [line for line in part.splitlines() if line.startswith("| `domo_")]
-    assert written == [row(m) for m in TABLE]
+    assert written == [row(m) for m in table]
 
 
 def row(metric: Metric) -> str:
@@ -146,16 +186,15 @@ def row(metric: Metric) -> str:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_promtool_finds_nothing_to_say(seen: Seen) -> None:
-    command = ["promtool", "check", "metrics"]
-    said = subprocess.run(
-        command, input=seen.server.text, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("end", ["server", "silo"])
+def test_promtool_finds_nothing_to_say(seen: Seen, end: str) -> None:
+    command, text = ["promtool", "check", "metrics"], getattr(seen, end).text
+    said = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
 
 
 def test_names_follow_the_conventions() -> None:
-    for metric in TABLE:
+    for metric in (*TABLE, *SILO_TABLE):
         assert re.fullmatch(r"domo_[a-z_]+", metric.name)
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
         assert metric.text.endswith("."), metric.name
