@@ -113,6 +113,7 @@ def silos(n: int) -> Iterator[Rounds]:
 
 def slow(n: int) -> Iterator[Rounds]:
     yield light_rounds("4 fast silos alone", VGG, 4, 2)
+    yield light_rounds("4 fast silos after 24 s of nothing", VGG, 4, 2, pause_s=24)
     it = light_rounds("4 fast silos beside 2 of 20 Mbit/s", VGG, 6, 2, slow=2)
     it.note = "transfers of the fast ones"
     yield it

@@ -124,6 +124,7 @@ def light_rounds(
     server: str = "",
     slow: int = 0,
     slow_rate: float = 2.5e6,
+    pause_s: float = 0.0,
 ) -> Rounds:
     """Rounds with light silos.
 
@@ -138,6 +139,7 @@ def light_rounds(
         server: More lines of [server].
         slow: How many of the silos are behind a slow link; the times are those of the others.
         slow_rate: Bytes a second of such a link, each way.
+        pause_s: How long silos do nothing before their updates are ready.
     """
     n, vectors = num_bytes // 4, 2 if method in ("FedAvgLM", "FedAvgSLM") else 1
     out = Rounds("domo", case, num_bytes / 1e6, silos)
@@ -148,7 +150,7 @@ def light_rounds(
 
         def body(k: int, together: light.Barrier, stamps: light.Stamps) -> None:
             folder = fed.folder / f"silo-{k}"
-            light.run(k, addresses[k], folder, n, vectors, keeps, together, stamps)
+            light.run(k, addresses[k], folder, n, vectors, keeps, together, stamps, pause_s)
 
         stamps, ends = (light.threads_of if threads else _processes_of)(silos, body)
         seen = _Seen(silos, slow)

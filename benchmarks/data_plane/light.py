@@ -133,6 +133,7 @@ def run(
     keeps: bool,
     together: Barrier,
     stamps: Stamps,
+    pause_s: float = 0.0,
 ) -> None:
     """Take part in one run; the body of a process or of a thread.
 
@@ -145,6 +146,7 @@ def run(
         keeps: Whether it is `keeping`, or `streaming`.
         together: All silos wait here before their updates are ready.
         stamps: Where it says what it has done.
+        pause_s: How long it does nothing before its update is ready.
     """
     torch.set_num_threads(1)
 
@@ -176,6 +178,7 @@ def run(
         stamp("got", r)
         if turn.action == "END":
             break
+        time.sleep(pause_s)
         together.wait(PATIENCE_S)
         stamp("ready", r)
         if isinstance(line, Streaming):
