@@ -35,6 +35,7 @@ from domo.vector import FlatModel, Section, digest
 from domo_client.connection import Connection, Offer, Turn
 from domo_client.log_tail import LogTail, journal
 from domo_client.outbox import Outbox
+from domo_client.presence import Presence
 from domo_client.reporter import Progress, Reporter
 from domo_client.resources import measure
 from domo_client.state import SiloState
@@ -149,6 +150,8 @@ class Silo:
         self._note(logging.INFO, f"joined {connection.address}, domo {domo.__version__}")
         self._reporter.start()
         self._reporter.beat()
+        self._presence = Presence(connection)
+        self._presence.start()
         self._declined: list[str] = []
         self._closed = threading.Event()
         self._failed = False
@@ -181,8 +184,10 @@ class Silo:
         """Leave the federation."""
         self._closed.set()
         self._reporter.stop()
+        self._presence.stop()
         self.connection.close(reason)
         self._reporter.join(CLOSE_S)
+        self._presence.join(CLOSE_S)
         if self._tail is not None:
             self._tail.close()
         self._state.close()

@@ -67,6 +67,8 @@ class SiloStatus(_Frozen):
     """Its last failure, until it works again."""
     dropped: str | None = None
     """Why an admin has left it out; None: it takes part."""
+    away: str | None = None
+    """Why it is offline, as far as that is known."""
     phase_s: float | None = None
     """Seconds in this phase, since somebody looked; offline: since it was last heard of."""
     sent_per_s: float | None = None
@@ -143,6 +145,10 @@ class RunSummary(_Frozen):
     """Estimate, from the rounds so far."""
     complete: bool | None = None
     """Whether every sampled silo contributed to every committed round."""
+    stalled: str | None = None
+    """Why it makes no progress and what to do, in words; None: nothing is known to hold it up."""
+    stalled_s: float | None = None
+    """Seconds since that was noticed."""
 
 
 class RunDetail(RunSummary):

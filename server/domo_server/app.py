@@ -91,6 +91,7 @@ async def serve(
             config.report_interval_s,
             config.long_poll_s,
             durable,
+            stall_after_s=config.stall_after_s,
         )
         ending.push_async_callback(coordinator.events.close)
         page_socket = ending.enter_context(bind_dashboard(config.dashboard))

@@ -22,6 +22,7 @@ from domo_server.run import Run
 from domo_server.sessions import Session, Sessions
 from domo_server.status import ENDED
 from domo_server.store import Store, now_text
+from domo_server.watch import STALL_AFTER_S, Watch
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Coordinator:
         long_poll_s: How long a silo's question may wait for an answer.
         durable_updates: fsync each update before it is accepted.
         clock: Monotonic seconds.
+        stall_after_s: Shortest silence of a working silo that can be a stall.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Coordinator:
         long_poll_s: float = 20.0,
         durable_updates: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        stall_after_s: float = STALL_AFTER_S,
     ):
         self.store, self.state_dir = store, state_dir
         self.long_poll_s, self.durable_updates = long_poll_s, durable_updates
@@ -61,10 +64,12 @@ class Coordinator:
         self.dropped: dict[str, str] = {}
         self.current: Run | None = None
         self.recent: dict[str, Run] = {}
+        self.watch = Watch(self, stall_after_s)
         self.started_at = time.monotonic()
         self.stopping = False
         self._writing, self._joining, self._queueing = (asyncio.Lock() for _ in range(3))
         self._task: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     # life
 
@@ -73,6 +78,7 @@ class Coordinator:
         rows = self.store.all_silos()
         self.dropped |= {r["silo_id"]: r["dropped"] for r in rows if r["dropped"] is not None}
         self._task = asyncio.create_task(self._work(), name="runs")
+        self._watching = asyncio.create_task(self.watch.forever(), name="watch")
 
     async def shutdown(self) -> None:
         """Finish what is being written, then stop; unfinished runs go on at the next start."""
@@ -80,11 +86,11 @@ class Coordinator:
         self.broadcast.notify()
         async with self._writing:
             saving = self.current.saving if self.current is not None else None
-            for task in (saving, self._task):
+            for task in (saving, self._watching, self._task):
                 if task is not None:
                     task.cancel()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._watching, self._task) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self) -> None:
         while True:
@@ -98,8 +104,9 @@ class Coordinator:
             except (OSError, TransportError) as error:  # such as a full disk: no restart is needed
                 self._hold(f"{said_by_disk(error)}; the coordinator tries again")
                 await asyncio.sleep(RETRY_S)
-            except Exception:
+            except Exception as error:
                 log.exception("the run cannot go on")
+                self._hold(f"internal error: {error!r}; the log has the details; it is tried again")
                 await asyncio.sleep(RETRY_S)
             finally:
                 self.current = None
@@ -108,7 +115,7 @@ class Coordinator:
     def _hold(self, text: str) -> None:
         log.error("%s", text)
         if self.current is not None:
-            self.current.detail = text
+            self.current.detail = self.current.stuck = text
         self.broadcast.notify()
 
     async def _execute(self, row: Mapping[str, Any]) -> None:

@@ -35,12 +35,14 @@ class Durable:
             except (OSError, TransportError) as error:
                 failures += 1
                 self._show(f"{said_by_disk(error)}; it goes on by itself once it can")
+                run.stuck = run.unsaved if self._behind else run.detail
                 if failures == 1:
                     run.say("disk", (run.unsaved if self._behind else run.detail) or "")
                     run.broadcast.notify()
             else:
                 if failures:
                     self._show(None if self._behind else before)
+                    run.stuck = None
                     run.say("disk", "there is room again: the run goes on")
                 return done
             await asyncio.sleep(DISK_S)

@@ -40,6 +40,7 @@ class Members:
         )
         self.disk: str | None = None
         self.unsaved: str | None = None
+        self.stuck: str | None = None
         self.open_for([])
 
     def open_for(self, chosen: Sequence[str]) -> None:
@@ -148,6 +149,6 @@ class Members:
                 notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
             elif declined := self.declined(silo_id):
                 notes.append(f"{silo_id} {declined}")
-            elif not self.sessions.is_online(silo_id):
-                notes.append(f"{silo_id} {self.sessions.last_seen_text(silo_id)}")
+            elif self.sessions.away(silo_id) is not None:
+                notes.append(f"{silo_id} {self.sessions.away_text(silo_id)}")
         return "".join(f"; {note}" for note in notes[:5])

@@ -186,6 +186,7 @@ class CoordinatorView:
         state, detail = row["state"], row["detail"]
         if live is not None:
             state, detail = live.state.phase.value, live.detail
+        stall = None if live is None else self._c.watch.stalled_run(live)
         remaining = None
         if live is not None and done.recent_s is not None:
             remaining = round((config.num_rounds - row["rounds_done"]) * done.recent_s, 1)
@@ -205,6 +206,8 @@ class CoordinatorView:
             finished_at=row["finished_at"],
             remaining_s=remaining,
             complete=done.complete,
+            stalled=None if stall is None else stall.text,
+            stalled_s=None if stall is None else round(self._c.clock() - stall.since, 1),
         )
 
     # changing

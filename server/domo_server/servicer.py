@@ -1,5 +1,6 @@
 """The control rpcs of the coordinator: protobuf in, calls on `Run` and `Coordinator` out."""
 
+import asyncio
 import math
 
 import domo
@@ -206,8 +207,28 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         """A silo says goodbye."""
         session = self._callers.session(request.session, context)
-        self._coordinator.sessions.leave(session)
+        self._coordinator.sessions.leave(session, request.reason[:500])
         reason = f": {request.reason[:500]}" if request.reason else ""
         text = f"{session.silo_id} left{reason}"
         self._coordinator.events.say("left", text, silo_id=session.silo_id)
         return pb.LeaveResponse()
+
+    @answers
+    async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:
+        """Held for as long as the silo is there: it is cancelled when the connection breaks."""
+        session = self._callers.session(request.session, context)
+        sessions, broadcast = self._coordinator.sessions, self._coordinator.broadcast
+
+        def over() -> bool | None:
+            return self._coordinator.stopping or not sessions.is_current(session) or None
+
+        session.attending += 1
+        try:
+            await broadcast.until(over, self._coordinator.long_poll_s)
+        except asyncio.CancelledError:
+            session.attending -= 1
+            sessions.broke(session)
+            broadcast.notify()
+            raise
+        session.attending -= 1
+        return pb.AttendResponse()

@@ -44,10 +44,29 @@ class Session:
     log: HeardLog = field(default_factory=HeardLog)
     certificate_end: float | None = None
     """Of the certificate that it showed, seconds since 1970."""
+    attending: int = 0
+    """Calls that it holds open to show that it is there."""
+    broken_at: float | None = None
+    """When the last of these broke, unless something was heard since."""
+    left: str | None = None
+    """Why it said goodbye."""
+
+    @property
+    def doing(self) -> str:
+        """What it did last, in words."""
+        if self.phase == "training" and self.num_steps:
+            return f"training, step {self.step} of {self.num_steps}"
+        return self.phase
 
 
 RETURN_S = 60.0
 """Time that silos have to come back after a restart of the coordinator."""
+QUIET_S = 4.5
+"""Silence from which on a silo is shown as offline, where heartbeats are frequent."""
+MISSED_BEATS = 2
+BROKE = "its connection broke: its process ended, or the network did"
+SILENT = "no heartbeat: its process hangs or is stopped, or the link is cut"
+NOT_SEEN = "not seen since this coordinator started"
 
 
 class Sessions:
@@ -61,6 +80,7 @@ class Sessions:
     def __init__(self, report_interval_s: float, clock: Callable[[], float] = time.monotonic):
         self.report_interval_s = report_interval_s
         self.lease_s = max(5 * report_interval_s, 5.0)
+        self.quiet_s = max(MISSED_BEATS * report_interval_s + 0.5, QUIET_S)
         self._clock, self._started_at = clock, clock()
         self._by_token: dict[str, Session] = {}
         self._by_silo: dict[str, Session] = {}
@@ -123,12 +143,22 @@ class Sessions:
         session = self._by_token.get(token)
         if session is None:
             raise SessionError("this session is over; join again")
-        session.last_seen = self._clock()
+        session.last_seen, session.broken_at = self._clock(), None
         return session
 
-    def leave(self, session: Session) -> None:
+    def is_current(self, session: Session) -> bool:
+        """Whether a session is neither replaced nor over."""
+        return session.token in self._by_token
+
+    def broke(self, session: Session) -> None:
+        """A call that the silo held open to show that it is there has broken."""
+        if not session.attending:
+            session.broken_at = self._clock()
+
+    def leave(self, session: Session, reason: str = "") -> None:
         """End a session that said goodbye."""
         self._by_token.pop(session.token, None)
+        session.left = reason
         session.last_seen = float("-inf")
         session.phase = "offline"
 
@@ -150,6 +180,35 @@ class Sessions:
         if self._by_silo.get(silo_id) is None:
             return self._clock() - self._started_at > RETURN_S
         return not self.is_online(silo_id)
+
+    def away(self, silo_id: str, broken_s: float = 0.0) -> str | None:
+        """Why nothing is heard of a silo, in words; None: it is there.
+
+        This is what is shown. Rounds go by `is_online` and `is_absent`, which wait longer.
+
+        Args:
+            silo_id: Its name.
+            broken_s: How long its connection must have been broken: it may come back at once.
+        """
+        session, now = self._by_silo.get(silo_id), self._clock()
+        if session is None:
+            return NOT_SEEN
+        if session.left is not None:
+            return f"left: {session.left}" if session.left else "left"
+        if session.broken_at is not None and now - session.broken_at >= broken_s:
+            return BROKE
+        if now - session.last_seen >= self.quiet_s:
+            return SILENT
+        return None
+
+    def away_text(self, silo_id: str) -> str:
+        """Since when a silo is away, in words, and what is known of it."""
+        session, seen = self._by_silo.get(silo_id), self.last_seen_text(silo_id)
+        if session is not None and session.left:
+            return f"left: {session.left}"
+        if session is not None and session.broken_at is not None:
+            return f"{seen}: its connection broke"
+        return seen
 
     def last_seen_text(self, silo_id: str) -> str:
         """`last seen 4 min ago`, in words."""
@@ -176,12 +235,13 @@ class Sessions:
                 phase="offline",
                 software_version=software_version,
                 dropped=dropped,
+                away=NOT_SEEN,
             )
-        age = self._clock() - s.last_seen
+        age, away = self._clock() - s.last_seen, self.away(silo_id)
         return SiloStatus(
             silo_id=silo_id,
             role="evaluator" if s.role == "evaluator" else "trainer",
-            phase=s.phase if age < self.lease_s else "offline",
+            phase=s.phase if away is None else "offline",
             run_id=s.run_id,
             round_index=s.round_index,
             step=s.step,
@@ -198,4 +258,5 @@ class Sessions:
             dropped=dropped,
             resources=s.resources,
             certificate_end=time_text(s.certificate_end) if s.certificate_end else None,
+            away=away,
         )

@@ -124,6 +124,7 @@ class DataServicer:
                 await context.write(frame)
                 sent.inc(len(frame))
                 progress.made()
+                session.last_seen = max(session.last_seen, run.clock())  # a slow link is alive
 
     @answers
     async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:

@@ -581,7 +581,7 @@ def test_many_changes_are_few_messages_and_silence_is_kept_alive(federation: Fed
 
     texts = asyncio.run(go())
     assert 2 <= sum("event: status" in text for text in texts) <= 8
-    assert ": keepalive\n\n" in texts[-2:]
+    assert "event: alive\ndata:\n\n" in texts[-2:]
 
 
 def test_a_stream_ends_with_its_listener_and_with_its_source(federation: Federation) -> None:

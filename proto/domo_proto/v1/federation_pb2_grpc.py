@@ -74,6 +74,11 @@ class FederationStub:
                 request_serializer=domo__proto_dot_v1_dot_federation__pb2.LeaveRequest.SerializeToString,
                 response_deserializer=domo__proto_dot_v1_dot_federation__pb2.LeaveResponse.FromString,
                 _registered_method=True)
+        self.Attend = channel.unary_unary(
+                '/domo_proto.v1.Federation/Attend',
+                request_serializer=domo__proto_dot_v1_dot_federation__pb2.AttendRequest.SerializeToString,
+                response_deserializer=domo__proto_dot_v1_dot_federation__pb2.AttendResponse.FromString,
+                _registered_method=True)
 
 
 class FederationServicer:
@@ -127,6 +132,12 @@ class FederationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Attend(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FederationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -169,6 +180,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.Leave,
                     request_deserializer=domo__proto_dot_v1_dot_federation__pb2.LeaveRequest.FromString,
                     response_serializer=domo__proto_dot_v1_dot_federation__pb2.LeaveResponse.SerializeToString,
+            ),
+            'Attend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Attend,
+                    request_deserializer=domo__proto_dot_v1_dot_federation__pb2.AttendRequest.FromString,
+                    response_serializer=domo__proto_dot_v1_dot_federation__pb2.AttendResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -387,6 +403,33 @@ class Federation:
             '/domo_proto.v1.Federation/Leave',
             domo__proto_dot_v1_dot_federation__pb2.LeaveRequest.SerializeToString,
             domo__proto_dot_v1_dot_federation__pb2.LeaveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/domo_proto.v1.Federation/Attend',
+            domo__proto_dot_v1_dot_federation__pb2.AttendRequest.SerializeToString,
+            domo__proto_dot_v1_dot_federation__pb2.AttendResponse.FromString,
             options,
             channel_credentials,
             insecure,

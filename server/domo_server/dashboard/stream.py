@@ -44,10 +44,11 @@ class StreamHub:
     Args:
         read: What is shown.
         min_interval_s: Pause after a message; changes in it become one message.
-        keepalive_s: Silence after which a comment is sent, so that proxies keep the connection.
+        keepalive_s: Silence after which a sign of life is sent: the listener knows within seconds
+            that a coordinator is gone or hangs, and proxies keep the connection.
     """
 
-    def __init__(self, read: ReadModel, min_interval_s: float = 0.1, keepalive_s: float = 15.0):
+    def __init__(self, read: ReadModel, min_interval_s: float = 0.1, keepalive_s: float = 2.0):
         self._read = read
         self._tail = EventTail(read)
         self._min_interval_s = min_interval_s
@@ -68,7 +69,7 @@ class StreamHub:
             last_event_id: The listener knows the events up to this one already.
 
         Yields:
-            `status` events and keepalive comments.
+            `status` events, and `alive` events where nothing changes.
         """
         wake = asyncio.Event()
         self._wakes.add(wake)
@@ -79,7 +80,7 @@ class StreamHub:
                 try:
                     await asyncio.wait_for(wake.wait(), self._keepalive_s)
                 except TimeoutError:
-                    yield ": keepalive\n\n"
+                    yield "event: alive\ndata:\n\n"
                     continue
                 if self._closed:
                     break

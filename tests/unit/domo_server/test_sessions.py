@@ -2,7 +2,7 @@ import pytest
 
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
-from domo_server.sessions import Session, Sessions
+from domo_server.sessions import BROKE, NOT_SEEN, SILENT, Session, Sessions
 
 
 class Clock:
@@ -129,3 +129,34 @@ def test_tokens_do_not_repeat(sessions: Sessions) -> None:
     tokens = {join(sessions, "i", None, f"s{i}").token for i in range(20)}
     assert len(tokens) == 20
     assert all(len(t) == 32 for t in tokens)
+
+
+def test_why_a_silo_is_away(sessions: Sessions, clock: Clock) -> None:
+    session = join(sessions, "i1", None)
+    assert sessions.away("site-a") is None
+    assert sessions.away("site-b") == NOT_SEEN
+    clock.now += 4.4
+    assert sessions.away("site-a") is None
+    clock.now += 0.1
+    assert sessions.away("site-a") == SILENT
+    assert sessions.is_online("site-a"), "rounds wait longer"
+    session.attending = 1
+    sessions.broke(session)
+    assert sessions.away("site-a") == SILENT, "another call is still held"
+    session.attending = 0
+    sessions.broke(session)
+    assert sessions.away("site-a") == BROKE
+    sessions.get(session.token)
+    assert sessions.away("site-a") is None
+    sessions.broke(session)
+    assert sessions.away("site-a", broken_s=3.0) is None
+    clock.now += 3.0
+    assert sessions.away("site-a", broken_s=3.0) == BROKE
+    sessions.leave(session, "stopped by its operator")
+    assert sessions.away("site-a") == "left: stopped by its operator"
+    assert sessions.away_text("site-a") == "left: stopped by its operator"
+    assert not sessions.is_current(session)
+
+
+def test_long_intervals_are_waited_for() -> None:
+    assert Sessions(10.0).quiet_s == 20.5

@@ -2,6 +2,7 @@
 
 import { ComparePage } from "./compare_page.js";
 import { byId, getJson, setAttr, setText } from "./dom.js";
+import { formatClock } from "./format.js";
 import { live } from "./live.js";
 import { Overview } from "./overview.js";
 import { currentRoute } from "./router.js";
@@ -29,6 +30,7 @@ const pages = {
 let route = currentRoute();
 let waiting = false;
 let knownRuns = "";
+let heardAt = Date.now();
 
 /** Draw at most once per frame, and not at all in a hidden tab. */
 function draw() {
@@ -62,7 +64,13 @@ function go(isFirst) {
 }
 
 function setLink(link) {
+  if (link === "live") heardAt = Date.now();
+  if (link === state.link) return;
   state.link = link;
+  const since = formatClock(new Date(heardAt).toISOString());
+  showAlert("lost", link === "lost"
+    ? `The connection to the coordinator is lost since ${since}; trying again. The page shows what was so then.`
+    : null);
   setAttr(byId("link"), "data-state", link);
   setText(byId("link"), LINK_WORDS[link]);
   document.body.classList.toggle("stale", link === "lost");
@@ -86,6 +94,13 @@ async function refreshRuns() {
   }
 }
 
+/** Say something that nobody must overlook, at the top of every page; null: it is over. */
+function showAlert(name, text) {
+  const place = byId(`alert-${name}`);
+  setText(place, text ?? "");
+  place.hidden = text === null;
+}
+
 function receive(message) {
   const known = new Set(state.events.map((event) => event.event_id));
   const fresh = message.events.filter((event) => !known.has(event.event_id));
@@ -93,6 +108,8 @@ function receive(message) {
   state.status = message.status;
   state.run = message.run;
   state.receivedAt = performance.now();
+  const stalled = message.run?.stalled;
+  showAlert("stalled", stalled ? `${message.run.name} is stalled: ${stalled}` : null);
   refreshRuns();
   draw();
 }

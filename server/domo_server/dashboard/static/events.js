@@ -3,7 +3,7 @@
 import { byId, getJson, h, keyed } from "./dom.js";
 import { formatClock, formatDay } from "./format.js";
 
-const BAD = ["refused", "silo-failed", "failed", "disk"];
+const BAD = ["refused", "silo-failed", "silo-lost", "run-stalled", "failed", "disk"];
 const WARN = ["unusual", "declined"];
 const NOTED = ["dropped", "paused"];
 const NUM_SHOWN = 100;

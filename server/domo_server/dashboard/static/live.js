@@ -1,25 +1,46 @@
 // The event stream: connects again by itself, and says whether it is connected.
 
 const AGAIN_MS = 2000;
+const SILENT_MS = 4500; // the coordinator says something every 2 s
+const LOOK_MS = 500;
 
 /**
  * Listen for `status` events.
  *
  * The browser connects again after a broken connection; after an answer that is an error it
- * gives up, and then a new EventSource is made here.
+ * gives up, and then a new EventSource is made here. So it is where nothing comes any more although
+ * the connection seems to be whole: the coordinator hangs, or the network is cut.
  */
 export function live(url, onMessage, onState) {
+  let source;
+  let heardAt;
+  let openedAt;
+  const hear = () => {
+    heardAt = performance.now();
+    onState("live");
+  };
   const open = () => {
-    const source = new EventSource(url);
-    source.addEventListener("open", () => onState("live"));
-    source.addEventListener("status", (event) => {
-      onState("live");
+    source?.close();
+    const mine = (source = new EventSource(url));
+    openedAt = performance.now();
+    mine.addEventListener("open", hear);
+    mine.addEventListener("alive", hear);
+    mine.addEventListener("status", (event) => {
+      hear();
       onMessage(JSON.parse(event.data));
     });
-    source.addEventListener("error", () => {
+    mine.addEventListener("error", () => {
+      if (mine !== source) return;
       onState("lost");
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, AGAIN_MS);
+      if (mine.readyState === EventSource.CLOSED) setTimeout(open, AGAIN_MS);
     });
   };
   open();
+  heardAt = openedAt;
+  setInterval(() => {
+    const now = performance.now();
+    if (now - heardAt < SILENT_MS) return;
+    onState("lost");
+    if (now - openedAt > 2 * SILENT_MS) open();
+  }, LOOK_MS);
 }

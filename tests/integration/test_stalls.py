@@ -1,0 +1,207 @@
+"""A run that makes no progress says so, with the reason; on a clock that the test moves."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domo_server.sessions import SILENT
+from domo_server.stall import BROKEN_S, COMING_S, ENROL_S
+from domo_server.watch import CALM_S
+from tests.lab import RUN_ID, SILOS, Lab, life, opened, play
+
+A, B, C, D = SILOS
+PROCEED = {"on_missing": "proceed", "min_silos": 2}
+
+
+def scene(folder: Path, act: Callable[[Lab], Awaitable[None]], **settings: Any) -> None:
+    async def go() -> None:
+        async with opened(folder, **settings) as lab:
+            await act(lab)
+
+    play(go())
+
+
+async def stalled(lab: Lab) -> str | None:
+    """What REST says, after a look."""
+    lab.c.watch.look()
+    run = await lab.view.run(RUN_ID)
+    assert run is not None
+    assert (run.stalled is None) == (run.stalled_s is None)
+    return run.stalled
+
+
+def test_a_silent_silo_that_the_round_needs(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        assert await stalled(lab) is None
+        await lab.send_all(A, B, C)
+        session = lab.c.sessions.of(D)
+        assert session is not None
+        session.phase, session.step, session.num_steps = "training", 1, 2
+        lab.alive.discard(D)
+        lab.pass_time(4.4)
+        assert await stalled(lab) is None
+        lab.pass_time(0.2)
+        text = await stalled(lab)
+        assert text is not None
+        assert text.startswith("round 1 cannot close without site-d. site-d: no heartbeat")
+        assert "(last: training, step 1 of 2)" in text
+        silo = await lab.silo(D)
+        assert (silo.phase, silo.away) == ("offline", SILENT)
+        assert lab.run.sessions.is_online(D), "the round's own rules wait longer"
+
+        lab.alive.add(D)
+        lab.pass_time(0.1)
+        assert await stalled(lab) is not None, "it may fall silent again"
+        lab.pass_time(CALM_S)
+        assert await stalled(lab) is None
+        assert len(await lab.events("run-stalled")) == 1
+        assert await lab.events("run-moves-again") == ["r moves again after 2 s"]
+        assert [t.split(":")[0] for t in await lab.events("silo-lost")] == [D]
+        assert await lab.events("silo-back") == ["site-d is back"]
+
+    scene(tmp_path, act)
+
+
+def test_a_broken_connection_is_shown_at_once_and_may_come_back(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        session = lab.c.sessions.of(B)
+        assert session is not None
+        lab.c.sessions.broke(session)
+        assert (await lab.silo(B)).phase == "offline"
+        assert "broke" in ((await lab.silo(B)).away or "")
+        assert await stalled(lab) is None
+        lab.alive.discard(B)
+        lab.pass_time(BROKEN_S)
+        assert "its connection broke" in (await stalled(lab) or "")
+        await lab.look()
+        assert lab.run.detail.endswith("site-b last seen 3 s ago: its connection broke")
+        lab.c.sessions.leave(session, "stopped by its operator")
+        assert "site-b: left: stopped by its operator" in (await stalled(lab) or "")
+
+    scene(tmp_path, act)
+
+
+def test_the_round_gets_further_and_the_stall_is_over_at_once(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        lab.run.note_failure(A, 0, "RuntimeError: no")
+        assert "site-a: failed: RuntimeError: no (it tries again" in (await stalled(lab) or "")
+        await lab.send_all(A)
+        assert await stalled(lab) is None
+
+    scene(tmp_path, act)
+
+
+def test_too_few_for_the_quorum_but_not_one_too_many(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        for name in (A, B):
+            lab.run.note_failure(name, 0, "no")
+        assert await stalled(lab) is None, "two are enough"
+        lab.run.note_failure(C, 0, "no")
+        assert "cannot close without site-a, site-b, site-c" in (await stalled(lab) or "")
+
+    scene(tmp_path, act, **PROCEED)
+
+
+def test_a_required_silo_that_declines_and_a_round_with_its_quorum(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        session = lab.c.sessions.of(D)
+        assert session is not None
+        await lab.c.decline(session, RUN_ID, "its data are gone")
+        text = await stalled(lab) or ""
+        assert "without site-d. site-d: declined: its data are gone. Start" in text
+        await lab.c.drop(D, "no data")
+        lab.run.note_failure(C, 0, "no")
+        lab.pass_time(CALM_S)
+        await lab.send_all(A, B)
+        assert await stalled(lab) is None, "it closes after its grace"
+
+    scene(tmp_path, act, **PROCEED, required_silos=[D], grace_s=20)
+
+
+def test_heartbeats_without_progress(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        await lab.send_all(A, B, C)
+        session = lab.c.sessions.of(D)
+        assert session is not None
+        session.phase, session.num_steps = "training", 100
+        for step in (0, 40):
+            session.step = step
+            assert await stalled(lab) is None
+            lab.pass_time(2)
+        lab.pass_time(1.1)
+        text = await stalled(lab) or ""
+        assert text.startswith("nothing moves in round 1. site-d: training, step 40 of 100")
+        session.step = 41
+        lab.pass_time(0.1)
+        await stalled(lab)
+        lab.pass_time(CALM_S)
+        session.step = 42
+        assert await stalled(lab) is None
+
+    scene(tmp_path, act)
+
+
+@pytest.mark.parametrize("how", ["pause", "drop"])
+def test_the_admin_holds_it(how: str, tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        lab.alive.clear()
+        if how == "pause":
+            await lab.c.pause(RUN_ID)
+            lab.pass_time(30)
+            assert await stalled(lab) is None
+        else:
+            for name in SILOS:
+                await lab.c.drop(name, "no")
+            assert "every silo of this round is left out" in (await stalled(lab) or "")
+
+    scene(tmp_path, act)
+
+
+def test_the_disk_and_a_close_that_hangs(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        lab.run.stuck = "the coordinator's disk says: No space left on device"
+        assert await stalled(lab) == lab.run.stuck
+        lab.run.stuck = None
+        async with lab.c._writing:  # such as a write that does not return
+            for name in SILOS:
+                await lab.send(name)
+            await lab.until(lambda: lab.run.state.phase == "CLOSING")
+            assert await stalled(lab) is None
+            lab.pass_time(3.1)
+            assert "closing round 1 takes unusually long: the disk" in (await stalled(lab) or "")
+        await lab.round_open(1)
+        assert await stalled(lab) is None
+
+    scene(tmp_path, act)
+
+
+def test_a_run_that_silos_do_not_enrol_in(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with life(tmp_path) as lab:
+            await lab.enroll(A)
+            assert await stalled(lab) is None
+            lab.pass_time(ENROL_S + 1)
+            text = await stalled(lab) or ""
+            assert text.startswith("waiting for site-b, site-c, site-d to enrol, and none has come")
+            await lab.c.decline(await lab.join(B), RUN_ID, "no data")
+            assert await stalled(lab) == (
+                "the run cannot start: site-b: declined: no data. Start them with what they lack"
+            )
+
+    play(go())
+
+
+def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with opened(tmp_path) as lab:
+            pass
+        async with life(tmp_path) as lab:
+            await lab.until(lambda: lab.run.state.phase == "OPEN")
+            lab.pass_time(COMING_S - 1)
+            assert await stalled(lab) is None
+            lab.pass_time(2)
+            assert "site-a: not seen since this coordinator started" in (await stalled(lab) or "")
+
+    play(go())

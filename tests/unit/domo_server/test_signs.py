@@ -1,0 +1,65 @@
+from domo_server.sessions import Session
+from domo_server.signs import MULTIPLE, PATIENCE_S, Signs
+
+FLOOR_S = 3.0
+
+
+def silo() -> Session:
+    return Session("t", "site-a", "i", "trainer", "cpu", "1.0", 0.0)
+
+
+def test_a_silo_that_was_not_seen_through_a_phase_is_given_time() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    assert not signs.rests("site-a", 1e9), "never looked at"
+    signs.look(session, 0.0)
+    assert not signs.rests("site-a", PATIENCE_S)
+    assert signs.rests("site-a", PATIENCE_S + 1)
+
+
+def test_quick_steps_make_the_floor_the_limit() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase, session.num_steps = "training", 1000
+    for i in range(3):
+        session.step = 40 * i
+        signs.look(session, 2.0 * i)
+    assert signs.limit_s("site-a") == FLOOR_S
+    assert not signs.rests("site-a", 4.0 + FLOOR_S)
+    assert signs.rests("site-a", 4.1 + FLOOR_S)
+
+
+def test_slow_steps_are_waited_for() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase = "training"
+    signs.look(session, 0.0)
+    session.step = 2
+    signs.look(session, 20.0)
+    assert signs.limit_s("site-a") == MULTIPLE * 10.0
+
+
+def test_a_rest_that_was_called_too_long_and_was_not_is_remembered() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase = "training"
+    for i in range(3):
+        session.step = 40 * i
+        signs.look(session, 2.0 * i)
+    assert signs.rests("site-a", 14.0)
+    session.step += 40
+    signs.look(session, 14.0)
+    assert signs.limit_s("site-a") == MULTIPLE * 10.0
+
+
+def test_bytes_and_phases_are_signs_and_each_phase_has_its_own_limit() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase = "evaluating"
+    signs.look(session, 0.0)
+    session.phase = "training"
+    signs.look(session, 30.0)
+    assert signs.limit_s("site-a") == PATIENCE_S
+    session.phase = "uploading"
+    signs.look(session, 31.0)
+    session.bytes_sent = 1
+    signs.look(session, 32.0)
+    assert signs.limit_s("site-a") == MULTIPLE * 1.0
+    session.phase = "evaluating"
+    signs.look(session, 33.0)
+    assert signs.limit_s("site-a") == MULTIPLE * 30.0
