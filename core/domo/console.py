@@ -1,10 +1,11 @@
 """What people see: consoles, errors as one line, and log lines for people or machines."""
 
+import io
 import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -22,18 +23,45 @@ _log = logging.getLogger(__name__)
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line as it is: no markup, no wrapping."""
-    console.print(text, style=style, markup=False, soft_wrap=True)
+    """Print a line as it is: no markup, no wrapping, and nothing that a terminal would obey."""
+    console.print(printable(text), style=style, markup=False, soft_wrap=True)
+
+
+def complain(text: str, style: str | None = None) -> None:
+    """The same, on standard error."""
+    err_console.print(printable(text), style=style, markup=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are shown as `?`: it may be a peer's."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+def write_anything() -> None:
+    """What the terminal's encoding cannot write becomes `?`, and is no error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+Codes = Sequence[tuple[type[DomoError], int]]
+CODES: Codes = ((ConfigError, 2), (TaskError, 2), (DomoError, 1))
 
 
 @contextmanager
-def friendly_errors() -> Iterator[None]:
+def friendly_errors(codes: Codes = ()) -> Iterator[None]:
     """Turn errors that are not bugs into one red line and an exit code.
 
     A decorator for commands, or a context manager: 2 for a bad configuration or task, 130 for
     Ctrl-C, 1 for everything else that domo or the operating system refuses. Bugs keep their
     traceback; `DOMO_LOG_LEVEL=DEBUG` shows all of them.
+
+    Args:
+        codes: Exit codes of other errors; the first that fits.
     """
+    write_anything()
     try:
         yield
     except KeyboardInterrupt:
@@ -41,7 +69,7 @@ def friendly_errors() -> Iterator[None]:
         raise SystemExit(130) from None
     except DomoError as error:
         _fail(str(error))
-        raise SystemExit(2 if isinstance(error, (ConfigError, TaskError)) else 1) from None
+        raise SystemExit(next(c for k, c in (*codes, *CODES) if isinstance(error, k))) from None
     except OSError as error:
         if error.filename is None:
             raise
@@ -51,7 +79,7 @@ def friendly_errors() -> Iterator[None]:
 
 def _fail(text: str) -> None:
     _log.debug("traceback", exc_info=True)
-    err_console.print(f"error: {text}", style="red", markup=False, soft_wrap=True)
+    complain(f"error: {text}", style="red")
 
 
 class TextFormatter(logging.Formatter):

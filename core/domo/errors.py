@@ -2,6 +2,7 @@
 
 DomoError
   x ConfigError                   bad file, flag or argument; the CLI prints it and exits 2
+    + NotFoundError               no such run, silo or model at a coordinator
   x TaskError                     a task cannot be found, or its model or data is not usable
   x ProtocolError                 the peer and we disagree; never retried
     + LayoutMismatchError         the models differ
@@ -48,6 +49,10 @@ def _restore(kind: type[DomoError], args: tuple[Any, ...], state: dict[str, Any]
 
 class ConfigError(DomoError):
     """A file, flag or argument is wrong; the text says which, where, and what to do."""
+
+
+class NotFoundError(ConfigError):
+    """A coordinator has no run, silo or model of this name."""
 
 
 class TaskError(DomoError):

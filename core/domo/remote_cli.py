@@ -1,4 +1,4 @@
-"""The commands of `domo` that speak to a coordinator: status, events, and what an admin does.
+"""The commands of `domo` that speak to a coordinator: what it does, what happened, admin's work.
 
 `domo.cli` takes them in flat, as `domo status` and so on.
 """
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from domo.console import friendly_errors
+from domo.exit_codes import OF_ERRORS
 
 remote_app = typer.Typer()
 
@@ -19,25 +20,98 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help="The admin's token; DOMO_ADMIN_TOKEN, or this machine's by default."),
 ]
-Run = Annotated[str, typer.Argument(help="As `domo status` shows it.")]
+Run = Annotated[str, typer.Argument(help="As `domo runs` shows it.")]
 Silo = Annotated[str, typer.Argument(help="As `domo status` shows it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object on each line.")]
+Timeout = Annotated[
+    float | None, typer.Option(min=0.1, help="Seconds; if it has not ended by then, exit 124.")
+]
 DASHBOARD = "http://127.0.0.1:8080"
 
 
 @remote_app.command()
-@friendly_errors()
-def status(
-    server: Server = DASHBOARD,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
-) -> None:
-    """Show a coordinator's runs and silos."""
-    from domo.remote import show_status
+@friendly_errors(OF_ERRORS)
+def status(server: Server = DASHBOARD, as_json: AsJson = False) -> None:
+    """Show a coordinator's newest runs and its silos."""
+    from domo.rest_client import Coordinator
+    from domo.run_tables import show_status
 
-    show_status(server, as_json)
+    with Coordinator(server) as coordinator:
+        show_status(coordinator, as_json)
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
+def runs(
+    state: Annotated[
+        list[str] | None, typer.Option(help="Only in this state, such as finished; repeatable.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Only of this method.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    server: Server = DASHBOARD,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    from domo.rest_client import Coordinator
+    from domo.run_tables import show_runs
+
+    wanted = {"state": state, "method": method, "task": task}
+    with Coordinator(server) as coordinator:
+        show_runs(coordinator, wanted, limit, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def run(run: Run, server: Server = DASHBOARD, as_json: AsJson = False) -> None:
+    """Show one run: how far it is, its numbers, its settings."""
+    from domo.rest_client import Coordinator
+    from domo.run_tables import show_run
+
+    with Coordinator(server) as coordinator:
+        show_run(coordinator, run, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Two or more, as `domo runs` shows them.")],
+    all_settings: Annotated[
+        bool, typer.Option("--all", help="Also the settings that are the same.")
+    ] = False,
+    server: Server = DASHBOARD,
+    as_json: AsJson = False,
+) -> None:
+    """Show runs side by side: their numbers, and the settings that differ."""
+    from domo.rest_client import Coordinator
+    from domo.run_tables import compare_runs
+
+    with Coordinator(server) as coordinator:
+        compare_runs(coordinator, runs, all_settings, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def watch(
+    run: Annotated[
+        str | None, typer.Argument(help="The current one, or the newest, by default.")
+    ] = None,
+    timeout: Timeout = None,
+    server: Server = DASHBOARD,
+    as_json: JsonLines = False,
+) -> None:
+    """Follow a run until it ends; the exit code tells how."""
+    from domo.rest_client import Coordinator
+    from domo.watch import watch as follow
+
+    with Coordinator(server) as coordinator:
+        code = follow(coordinator, run, timeout, as_json)
+    raise typer.Exit(code)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
 def events(
     run: Annotated[str | None, typer.Option(help="Only of this run.")] = None,
     silo: Annotated[str | None, typer.Option(help="Only of this silo.")] = None,
@@ -50,30 +124,37 @@ def events(
         bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
     ] = False,
     server: Server = DASHBOARD,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on each line.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show what happened: rounds, silos that come and go, refusals and failures."""
     from domo.remote import show_events
 
-    show_events(server, {"run_id": run, "silo_id": silo, "kind": kind}, limit, follow, as_json)
+    wanted = {"run_id": run, "silo_id": silo, "kinds": kind or ()}
+    show_events(server, wanted, limit, follow, as_json)
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def submit(
     file: Annotated[Path, typer.Argument(help="TOML file with [[runs]].")],
     run: Annotated[str | None, typer.Option(help="Only the run of this name.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow the runs to their end, as `domo watch` does.")
+    ] = False,
+    timeout: Timeout = None,
     server: Server = DASHBOARD,
     token_file: TokenFile = None,
 ) -> None:
     """Hand runs to a coordinator."""
-    from domo.remote import find_token, submit_runs
+    from domo.remote import find_token
+    from domo.watch import submit_and_watch
 
-    submit_runs(server, file, run, find_token(token_file))
+    code = submit_and_watch(server, file, run, find_token(token_file), watch, timeout)
+    raise typer.Exit(code)
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def pause(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Hold a run: no round closes and none begins until `domo resume`."""
     from domo.remote import find_token, pause_run
@@ -82,7 +163,7 @@ def pause(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) ->
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def resume(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Go on with a paused run."""
     from domo.remote import find_token, resume_run
@@ -91,7 +172,7 @@ def resume(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def stop(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Stop a run for good; what is committed stays."""
     from domo.remote import find_token, stop_run
@@ -100,7 +181,7 @@ def stop(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> 
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def drop(
     silo: Silo,
     reason: Annotated[str, typer.Option(help="Why; everybody can read it.")] = "",
@@ -114,7 +195,7 @@ def drop(
 
 
 @remote_app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def readmit(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Take a dropped silo back, or let one join again that lost its state folder."""
     from domo.remote import find_token, readmit_silo

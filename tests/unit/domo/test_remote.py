@@ -1,12 +1,8 @@
 """The commands that speak to a coordinator, against its real REST over a made-up federation."""
 
-import asyncio
 import json
 import logging
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,40 +14,11 @@ from typer.testing import CliRunner, Result
 from domo import remote
 from domo.cli import app
 from domo.errors import CoordinatorUnavailableError
-from domo_server.dashboard import DashboardServer, create_app
 from domo_server.status import Event, SiloStatus
 from tests.made_up import Federation
+from tests.serving import TOKEN, Served, serving
 
-TOKEN = "a-token-of-the-admin-that-is-long-enough"
 AT = "2026-01-05T09:00:00Z"
-
-
-class Coordinator:
-    """A dashboard's server on a thread of its own."""
-
-    def __init__(self, federation: Federation, port: int = 0):
-        self._server = DashboardServer(create_app(federation, federation, TOKEN), "127.0.0.1", port)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve()))
-
-    def start(self) -> int:
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-        return self._server.port
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-
-
-@contextmanager
-def serving(federation: Federation, port: int = 0) -> Iterator[int]:
-    coordinator = Coordinator(federation, port)
-    try:
-        yield coordinator.start()
-    finally:
-        coordinator.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -88,12 +55,12 @@ def federation() -> Federation:
 
 @pytest.fixture
 def server(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with serving(federation) as port:
+    with serving(federation) as (url, _):
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setenv("DOMO_SERVER", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("DOMO_SERVER", url)
         monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
-        yield f"http://127.0.0.1:{port}"
+        yield url
 
 
 def domo(*words: str) -> str:
@@ -116,7 +83,8 @@ def refused(code: int, *words: str) -> str:
 def test_status_says_who_is_left_out_and_why(federation: Federation) -> None:
     federation._change_silo("site-b", "its GPU is being repaired")
     lines = domo("status").splitlines()
-    assert lines[1].split() == ["1-fedavg", "open", "1", "of", "2", "50.0", "%"]
+    assert lines[0].startswith("coordinator 0 at 0.0.0.0:50051 (no TLS), up 1 s, 2 of 2 silos")
+    assert lines[2].split() == ["1-fedavg", "open", "1", "of", "2", "50.0", "%", "1.5"]
     assert lines[-2].split() == ["site-a", "training", "3", "of", "12", "1", "s", "ago"]
     assert "dropped, failed" in lines[-1]
     assert "its GPU is being repaired / out of memory" in lines[-1]
@@ -140,7 +108,7 @@ def test_pause_resume_and_stop(federation: Federation) -> None:
     assert federation.run_list[0].state == "STOPPED"
     for what in ("pause", "resume", "stop"):
         assert refused(2, what, "1-fedavg").startswith("run '1-fedavg' has ended already (STOPPED)")
-        assert refused(2, what, "9-?x").startswith("no run '9-?x'")
+        assert refused(6, what, "9-?x").startswith("no run '9-?x'")
 
 
 @pytest.mark.usefixtures("server")
@@ -156,7 +124,7 @@ def test_drop_and_readmit(federation: Federation) -> None:
     assert domo("readmit", "site-b").startswith("site-b may join again, with any state folder")
     assert domo("drop", "site-a").splitlines()[0] == "site-a is left out"
     for what in ("drop", "readmit"):
-        assert refused(2, what, "site-x").startswith("no silo 'site-x'")
+        assert refused(6, what, "site-x").startswith("no silo 'site-x'")
 
 
 def test_only_the_admin_changes_anything(
@@ -202,9 +170,9 @@ def test_follow_goes_on_through_a_restart(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     naps = iter(range(5))
-    first = Coordinator(federation)
+    first = Served(federation)
     port = first.start()
-    second = Coordinator(federation, port)
+    second = Served(federation, port)
 
     def happen(event_id: int) -> None:
         old = federation.event_list[-1]
@@ -237,21 +205,22 @@ def test_nobody_there_and_a_coordinator_that_cannot(
     server: str, federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation.error = CoordinatorUnavailableError("the store is busy")
-    assert refused(1, "status") == "the store is busy. Try again in a moment."
-    assert "there is nothing here" in refused(2, "status", "--server", f"{server}/elsewhere")
+    assert refused(5, "status") == "the store is busy. Try again in a moment."
+    assert "there is nothing here" in refused(6, "status", "--server", f"{server}/elsewhere")
     monkeypatch.setenv("DOMO_SERVER", "http://127.0.0.1:1")
     for words in (("status",), ("events",), ("pause", "1-fedavg"), ("readmit", "site-a")):
-        assert refused(1, *words).startswith("no coordinator's REST at http://127.0.0.1:1: ")
+        assert refused(5, *words).startswith("no coordinator's REST at http://127.0.0.1:1: ")
 
 
 def test_a_proxy_that_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(status: int) -> None:
-        page = httpx.Response(status, text="<html>")
-        monkeypatch.setattr(httpx, "request", lambda *_args, **_kwargs: page)
+        request = httpx.Request("GET", url)
+        page = httpx.Response(status, text="<html>", request=request)
+        monkeypatch.setattr(httpx.Client, "request", lambda *_args, **_kwargs: page)
 
-    answer(502)
     url = "http://127.0.0.1:8080/api/v1/status"
-    assert refused(1, "status") == f"{url} answered 502; is that a domo coordinator?"
+    answer(502)
+    assert refused(5, "status") == f"{url} answered 502; is that a domo coordinator?"
     answer(404)
     assert refused(2, "status") == f"{url} answered 404; is that a domo coordinator?"
 
@@ -267,3 +236,42 @@ def test_submit_queues_the_runs_of_a_file(federation: Federation, tmp_path: Path
     assert told.endswith("there is no run 'three' in it (runs: one, two)")
     assert domo("submit", str(path), "--run", "two").startswith("queued 2-new run: ")
     assert [run["name"] for run in federation.submitted] == ["two"]
+
+
+@pytest.mark.usefixtures("server")
+def test_runs_filtered(federation: Federation) -> None:
+    old = federation.run_list[0]
+    other = {"run_id": "2-domo", "method": "DOMO", "state": "FINISHED", "accuracy": 0.75}
+    federation.run_list.insert(0, old.model_copy(update=other))
+    assert [line.split()[0] for line in domo("runs").splitlines()[1:]] == ["2-domo", "1-fedavg"]
+    for words in (("--state", "finished"), ("--method", "domo"), ("--limit", "1")):
+        (run,) = json.loads(domo("runs", "--json", *words))
+        assert run["run_id"] == "2-domo", words
+    both = domo("runs", "--state", "open", "--state", "finished", "--task", "digits")
+    assert len(both.splitlines()) == 3
+    assert domo("runs", "--task", "cifar10").startswith("no such runs")
+
+
+@pytest.mark.usefixtures("server")
+def test_one_run_and_runs_side_by_side(federation: Federation) -> None:
+    old = federation.run_list[0]
+    config = {"method": "DOMO", "seed": 0, "fusion_coef": 0.9}
+    point = old.metrics[0].model_copy(update={"metrics": {"loss": 1.25, "accuracy": 0.75}})
+    changed = {"run_id": "2-domo", "method": "DOMO", "config": config, "metrics": [point]}
+    federation.run_list.insert(0, old.model_copy(update=changed))
+    federation.run_list[1] = old.model_copy(update={"config": {"method": "FedAvg", "seed": 0}})
+    shown = [" ".join(line.split()) for line in domo("run", "2-domo").splitlines()]
+    assert {"test accuracy 75.0 %", "fusion_coef 0.9", "method DOMO on digits"} <= set(shown)
+    assert json.loads(domo("run", "2-domo", "--json"))["config"] == config
+    lines = [line.split() for line in domo("compare", "1-fedavg", "2-domo").splitlines()]
+    assert lines[0] == ["1-fedavg", "2-domo"]
+    assert ["test", "accuracy", "50.0", "%", "75.0", "%"] in lines
+    assert ["test", "loss", "-", "1.25"] in lines
+    assert ["fusion_coef", "-", "0.9"] in lines
+    assert not any(line[0] == "seed" for line in lines)
+    assert "seed" in domo("compare", "1-fedavg", "2-domo", "--all")
+    one, two = json.loads(domo("compare", "1-fedavg", "2-domo", "--json"))
+    assert (one["settings"]["fusion_coef"], two["settings"]["fusion_coef"]) == (None, 0.9)
+    assert refused(2, "compare", "2-domo").startswith("what with what?")
+    assert refused(6, "compare", "2-domo", "9-none").startswith("no run '9-none'")
+    assert refused(6, "run", "9-none").startswith("no run '9-none'")

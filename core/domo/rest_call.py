@@ -1,0 +1,133 @@
+"""Calls on a coordinator's REST: JSON in and out, refusals as `DomoError`."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from domo.errors import (
+    AccessError,
+    ConfigError,
+    CoordinatorUnavailableError,
+    NotFoundError,
+    ProtocolError,
+)
+
+T = TypeVar("T")
+
+TIMEOUT_S = 20.0
+"""Of one call."""
+
+
+class Rest:
+    """One coordinator's REST; a context manager that hangs up.
+
+    Args:
+        url: The dashboard's address.
+        token: The admin's; only for calls that change something.
+        timeout_s: Of one call.
+    """
+
+    def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S):
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.closed = False
+        self.http = httpx.Client(headers=headers, timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; a stream that another thread reads ends."""
+        self.closed = True
+        self.http.close()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None
+    ) -> Any:
+        """One call below /api/v1; its answer as plain JSON."""
+        return json.loads(self._request(method, path, body, query))
+
+    def get(self, kind: type[T], path: str, query: Mapping[str, Any] | None = None) -> T:
+        """Read something."""
+        return understood(kind, self._request("GET", path, None, query))
+
+    def post(self, kind: type[T], path: str, body: Any = None) -> T:
+        """Change something."""
+        return understood(kind, self._request("POST", path, body, None))
+
+    def _request(self, method: str, path: str, body: Any, query: Mapping[str, Any] | None) -> bytes:
+        with self.faults():
+            answer = self.http.request(method, self.api(path), json=body, params=query)
+            self.check(answer)
+            return answer.content
+
+    def api(self, path: str) -> str:
+        """The whole address of a route."""
+        return f"{self.url}/api/v1{path}"
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """What the network raises, as `CoordinatorUnavailableError`."""
+        try:
+            yield
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            text = f"no coordinator's REST at {self.url}: {error or type(error).__name__}"
+            raise CoordinatorUnavailableError(text) from None
+
+    def check(self, answer: httpx.Response) -> None:
+        """Turn a refusal into an error with the coordinator's own words."""
+        if answer.is_success:
+            return
+        try:
+            told = json.loads(answer.read())["error"]
+            code, text = told["code"], told["message"]
+        except (ValueError, KeyError, TypeError):
+            code = ""
+            text = f"{answer.url} answered {answer.status_code}; is that a domo coordinator?"
+        if answer.status_code >= 500:
+            raise CoordinatorUnavailableError(text)
+        if answer.status_code in (401, 403):
+            raise AccessError(text)
+        raise (NotFoundError if code in ("not_found", "no_model") else ConfigError)(text)
+
+
+def understood(kind: type[T], data: str | bytes) -> T:
+    """An answer as an object.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(data)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise ProtocolError(
+            f"the answer is not what this version of domo understands ({where}: {fault['msg']}). "
+            "Is that a domo coordinator, and is it newer than this command? Update domo here"
+        ) from None
+
+
+def quoted(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
+
+
+def plain(name: str) -> str:
+    """A name that is safe as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
