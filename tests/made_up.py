@@ -101,10 +101,10 @@ class Federation:
     async def run(self, run_id: str) -> RunDetail | None:
         return next((run for run in self.run_list if run.run_id == run_id), None)
 
-    async def rounds(self, run_id: str) -> Sequence[RoundRecord] | None:
+    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
         if await self.run(run_id) is None:
             return None
-        return self.round_list
+        return [r for r in self.round_list if r.round_index > after]
 
     async def silos(self) -> Sequence[SiloStatus]:
         return self.silo_list

@@ -242,5 +242,8 @@ class StreamMessage(_Frozen):
     """The data of one `status` event of the stream."""
 
     status: Status
-    run: RunDetail | None = Field(description="The current run; the newest if none is current.")
+    run: RunDetail | None = Field(
+        description="The current run; the newest if none is current. Of its metrics those that are "
+        "not as in the last message: they replace those from their first model_index on."
+    )
     events: Sequence[Event] = Field(description="New since the last message, oldest first.")

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import xxhash
 
@@ -16,12 +16,12 @@ from domo.tensor_file import TensorFile
 from domo_server.card import make_card
 from domo_server.checkpoint import FROZEN_FILE, export_model, load_checkpoint
 from domo_server.coordinator import Coordinator
-from domo_server.figures import latest_metrics, metric_points
+from domo_server.digests import Digests
+from domo_server.figures import latest_metrics
 from domo_server.pace import Pace
 from domo_server.status import (
     ENDED,
     Event,
-    MetricPoint,
     Participant,
     RoundRecord,
     RunDetail,
@@ -31,14 +31,6 @@ from domo_server.status import (
     Status,
 )
 from domo_server.store import Store, time_text
-
-
-class _Digest(NamedTuple):
-    """Figures over a run's rounds."""
-
-    points: list[MetricPoint]
-    recent_s: float | None
-    complete: bool | None
 
 
 class CoordinatorView:
@@ -53,8 +45,8 @@ class CoordinatorView:
     def __init__(self, coordinator: Coordinator, grpc_address: str, tls: bool):
         self._c, self._address, self._tls = coordinator, grpc_address, tls
         self._store, self._pace = coordinator.store, Pace()
-        self._digested: dict[str, tuple[Any, _Digest]] = {}
-
+        self._digests = Digests(self._store)
+        self._configs: dict[str, RunConfig] = {}
         self._exporting = asyncio.Lock()
 
     # reading
@@ -97,15 +89,15 @@ class CoordinatorView:
             roster=row["roster"] or [],
             num_params=row["num_params"],
             checkpoint_digest=row["checkpoint_digest"],
-            metrics=(await self._digest(row)).points,
+            metrics=(await self._digests.of(row, live)).points,
             waiting_for=waiting,
         )
 
-    async def rounds(self, run_id: str) -> Sequence[RoundRecord] | None:
-        """Its rounds, oldest first."""
+    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
+        """Its rounds above an index, oldest first."""
         if await asyncio.to_thread(self._store.run, run_id) is None:
             return None
-        rows = await asyncio.to_thread(self._store.rounds_of, run_id)
+        rows = await asyncio.to_thread(self._store.rounds_of, run_id, after)
         return [round_record(row) for row in rows]
 
     async def silos(self) -> Sequence[SiloStatus]:
@@ -160,28 +152,11 @@ class CoordinatorView:
         current = self._c.current
         return current if current is not None and current.run_id == row["run_id"] else None
 
-    async def _digest(self, row: Mapping[str, Any]) -> "_Digest":
-        """What a run's rounds and evaluations come to; read again only when there are new ones."""
-        run_id, live = row["run_id"], self._live(row)
-        key = (row["state"], row["rounds_done"], live.revision if live is not None else -1)
-        known = self._digested.get(run_id)
-        if known is not None and known[0] == key:
-            return known[1]
-        points = metric_points(await asyncio.to_thread(self._store.evaluations_of, run_id))
-        records = await asyncio.to_thread(self._store.rounds_of, run_id)
-        lengths = [r["duration_s"] for r in records if r["duration_s"] is not None][-5:]
-        digest = _Digest(
-            points,
-            sum(lengths) / len(lengths) if lengths else None,
-            all(not r["left_out"] for r in records) if records else None,
-        )
-        self._digested[run_id] = (key, digest)
-        return digest
-
     async def _summary(self, row: Mapping[str, Any]) -> RunSummary:
-        config = RunConfig.model_validate(row["config"])
         run_id, live = row["run_id"], self._live(row)
-        done = await self._digest(row)
+        config = self._configs.get(run_id) or RunConfig.model_validate(row["config"])
+        self._configs[run_id] = config  # it never changes
+        done = await self._digests.of(row, live)
         latest = latest_metrics(done.points)
         state, detail = row["state"], row["detail"]
         if live is not None:

@@ -62,8 +62,8 @@ class ReadModel(Protocol):
         """One run."""
         ...
 
-    async def rounds(self, run_id: str) -> Sequence[RoundRecord] | None:
-        """Its rounds, oldest first."""
+    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
+        """Its rounds above an index, oldest first."""
         ...
 
     async def silos(self) -> Sequence[SiloStatus]:

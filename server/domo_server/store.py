@@ -214,9 +214,9 @@ class Store:
             c.execute(update(rounds).where(where).values(state="COMMITTED", **round_values))
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**run_values))
 
-    def rounds_of(self, run_id: str) -> list[dict[str, Any]]:
-        """The rounds of a run, oldest first."""
-        where = rounds.c.run_id == run_id
+    def rounds_of(self, run_id: str, after: int = -1) -> list[dict[str, Any]]:
+        """The rounds of a run above an index, oldest first."""
+        where = (rounds.c.run_id == run_id) & (rounds.c.round_index > after)
         return self._rows(select(rounds).where(where).order_by(rounds.c.round_index))
 
     # evaluations
@@ -241,11 +241,12 @@ class Store:
                     )
                 )
 
-    def evaluations_of(self, run_id: str) -> list[dict[str, Any]]:
-        """All sums of a run, in order of model, silo and metric."""
+    def evaluations_of(self, run_id: str, first: int = 0) -> list[dict[str, Any]]:
+        """All sums of a run from a model on, in order of model, silo and metric."""
         e = evaluations.c
         order = (e.model_index, e.silo_id, e.metric)
-        return self._rows(select(evaluations).where(e.run_id == run_id).order_by(*order))
+        where = (e.run_id == run_id) & (e.model_index >= first)
+        return self._rows(select(evaluations).where(where).order_by(*order))
 
     # silos and events
 

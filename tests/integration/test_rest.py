@@ -584,6 +584,35 @@ def test_many_changes_are_few_messages_and_silence_is_kept_alive(federation: Fed
     assert "event: alive\ndata:\n\n" in texts[-2:]
 
 
+def test_many_listeners_cost_one_look_and_metrics_are_told_once(federation: Federation) -> None:
+    async def go() -> list[list[dict[str, Any]]]:
+        hub = StreamHub(federation, min_interval_s=0.01)
+        texts: list[list[str]] = [[], [], []]
+
+        async def collect(into: list[str]) -> None:
+            async for text in hub.messages():
+                into.append(text)
+
+        tasks = [asyncio.create_task(collect(into)) for into in texts]
+        await asyncio.sleep(0.1)
+        before, run = federation.num_asked, federation.run_list[0]
+        first = run.metrics[0]
+        points = [first, first.model_copy(update={"model_index": 3})]
+        for metrics in (points, points, [first.model_copy(update={"num_silos": 2}), points[1]]):
+            federation.run_list[0] = run.model_copy(update={"metrics": metrics})
+            await federation.change()
+            await asyncio.sleep(0.1)
+        assert federation.num_asked == before + 3
+        hub.close()
+        await asyncio.gather(*tasks)
+        return [messages("".join(each)) for each in texts]
+
+    for told in asyncio.run(go()):
+        indexes = [[m["model_index"] for m in message["run"]["metrics"]] for message in told]
+        assert indexes[0] == [2]
+        assert indexes[-3:] == [[3], [], [2, 3]]  # from the first that is another
+
+
 def test_a_stream_ends_with_its_listener_and_with_its_source(federation: Federation) -> None:
     class Broken(Federation):
         async def changes(self) -> AsyncIterator[None]:
@@ -613,9 +642,10 @@ def test_the_tail_reads_a_long_log_once(federation: Federation) -> None:
 
     async def go() -> None:
         tail = EventTail(federation)
-        assert [e.event_id for e in await tail.since(0)] == list(range(2401, 2501))
-        assert [e.event_id for e in await tail.since(2498)] == [2499, 2500]
-        assert len(await tail.since(9999)) == 100  # an id of another log
+        await tail.read()
+        assert [e.event_id for e in tail.since(0)] == list(range(2401, 2501))
+        assert [e.event_id for e in tail.since(2498)] == [2499, 2500]
+        assert len(tail.since(9999)) == 100  # an id of another log
 
     asyncio.run(go())
 

@@ -50,8 +50,8 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             raise not_found(run_id)
         return run
 
-    async def committed_rounds(run_id: str) -> Sequence[RoundRecord]:
-        records = await read.rounds(run_id)
+    async def committed_rounds(run_id: str, after: int = -1) -> Sequence[RoundRecord]:
+        records = await read.rounds(run_id, after)
         if records is None:
             raise not_found(run_id)
         return records
@@ -154,7 +154,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         after: Annotated[int, Query(ge=-1, description="Only rounds above this index.")] = -1,
     ) -> Sequence[RoundRecord]:
         """Its rounds, oldest first: who took part, who was left out and why, training loss."""
-        return [r for r in await committed_rounds(run_id) if r.round_index > after]
+        return await committed_rounds(run_id, after)
 
     @router.get(
         "/runs/{run_id}/history.json",

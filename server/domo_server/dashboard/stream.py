@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
 
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
-from domo.status import Event, StreamMessage
+from domo.status import Event, RunDetail, Status, StreamMessage
 from domo_server.status import ReadModel
 
 NUM_RECENT_EVENTS = 100
@@ -25,21 +27,31 @@ class EventTail:
         self._read = read
         self._tail: deque[Event] = deque(maxlen=NUM_RECENT_EVENTS)
         self._last_id = 0
-        self._lock = asyncio.Lock()
 
-    async def since(self, event_id: int) -> Sequence[Event]:
+    async def read(self) -> None:
+        """Read on to the end of the log."""
+        while page := await self._read.events(after=self._last_id, limit=_PAGE):
+            self._tail.extend(page)
+            self._last_id = page[-1].event_id
+
+    def since(self, event_id: int) -> Sequence[Event]:
         """Events above `event_id`, oldest first, the newest NUM_RECENT_EVENTS at most."""
-        async with self._lock:
-            while page := await self._read.events(after=self._last_id, limit=_PAGE):
-                self._tail.extend(page)
-                self._last_id = page[-1].event_id
         if event_id > self._last_id:  # the id is of another coordinator's log
             event_id = 0
         return [event for event in self._tail if event.event_id > event_id]
 
 
+class _Now(NamedTuple):
+    """What is the same for all listeners."""
+
+    status: Status
+    run: RunDetail | None
+
+
 class StreamHub:
     """Makes the messages of all open streams, and ends them when the server shuts down.
+
+    However many listen, what is shown is read once after a change.
 
     Args:
         read: What is shown.
@@ -54,13 +66,15 @@ class StreamHub:
         self._min_interval_s = min_interval_s
         self._keepalive_s = keepalive_s
         self._wakes: set[asyncio.Event] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._due = asyncio.Event()
+        self._now: _Now | None = None
         self._closed = False
 
     def close(self) -> None:
         """End every stream, and each new one at once. Call it on the event loop."""
         self._closed = True
-        for wake in self._wakes:
-            wake.set()
+        self._wake_all()
 
     async def messages(self, last_event_id: int = 0) -> AsyncGenerator[str, None]:
         """The text of one stream.
@@ -73,7 +87,7 @@ class StreamHub:
         """
         wake = asyncio.Event()
         self._wakes.add(wake)
-        pump = asyncio.create_task(self._pump(wake))
+        reader, known = self._start_reader(), None
         try:
             yield f"retry: {RETRY_MS}\n\n"
             while not self._closed:
@@ -85,35 +99,81 @@ class StreamHub:
                 if self._closed:
                     break
                 wake.clear()
-                message = await self._message(last_event_id)
-                if message.events:
-                    last_event_id = message.events[-1].event_id
-                yield f"event: status\nid: {last_event_id}\ndata: {message.model_dump_json()}\n\n"
-                if pump.done():
-                    pump.result()  # no more changes: the listener connects again, or it failed
+                ended = reader.done()
+                if self._now is not None:
+                    now, events = self._now, self._tail.since(last_event_id)
+                    if events:
+                        last_event_id = events[-1].event_id
+                    told = StreamMessage(
+                        status=now.status, run=_untold(now.run, known), events=events
+                    )
+                    known = now.run
+                    yield f"event: status\nid: {last_event_id}\ndata: {told.model_dump_json()}\n\n"
+                if ended:
+                    reader.result()  # no more changes: the listener connects again, or it failed
                     break
-                await asyncio.sleep(self._min_interval_s)
         finally:
             self._wakes.discard(wake)
+            if not self._wakes:
+                self._reader = None
+                reader.cancel()
+                await asyncio.wait({reader})
+
+    def _start_reader(self) -> "asyncio.Task[None]":
+        """The task that reads for all; the first listener starts it, a new one makes it read."""
+        if self._reader is None or self._reader.done():
+            self._now, self._due = None, asyncio.Event()
+            self._reader = asyncio.create_task(self._read_changes(self._due))
+        else:
+            self._due.set()
+        return self._reader
+
+    async def _read_changes(self, due: asyncio.Event) -> None:
+        """Read again after every change, and wake the listeners."""
+        pump = asyncio.create_task(self._pump(due))
+        try:
+            while True:
+                await due.wait()
+                due.clear()
+                ended = pump.done()
+                self._now = await self._look()
+                self._wake_all()
+                if ended:
+                    return pump.result()
+                await asyncio.sleep(self._min_interval_s)
+        finally:
             pump.cancel()
             await asyncio.wait({pump})
+            self._wake_all()
 
-    async def _pump(self, wake: asyncio.Event) -> None:
-        """Turn changes into wake-ups; a slow listener finds many of them as one."""
+    async def _pump(self, due: asyncio.Event) -> None:
+        """Turn changes into a flag, so that none is missed while something is read."""
         try:
             async for _ in self._read.changes():
-                wake.set()
+                due.set()
         finally:
-            wake.set()
+            due.set()
 
-    async def _message(self, last_event_id: int) -> StreamMessage:
+    async def _look(self) -> _Now:
+        await self._tail.read()
         status = await self._read.status()
         summary = status.current_run
         if summary is None:
             summary = next(iter(await self._read.runs()), None)
-        run = None if summary is None else await self._read.run(summary.run_id)
-        events = await self._tail.since(last_event_id)
-        return StreamMessage(status=status, run=run, events=events)
+        return _Now(status, None if summary is None else await self._read.run(summary.run_id))
+
+    def _wake_all(self) -> None:
+        for wake in self._wakes:
+            wake.set()
+
+
+def _untold(run: RunDetail | None, known: RunDetail | None) -> RunDetail | None:
+    """The run with those test metrics that the listener has not been told, or not like this."""
+    if run is None or known is None or run.run_id != known.run_id:
+        return run
+    pairs = zip(known.metrics, run.metrics, strict=False)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return run.model_copy(update={"metrics": run.metrics[same:]})
 
 
 class EventStream(StreamingResponse):

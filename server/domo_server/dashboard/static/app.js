@@ -101,12 +101,22 @@ function showAlert(name, text) {
   place.hidden = text === null;
 }
 
+/** All test metrics of a run: a message has those that are new or have changed. */
+function allMetrics(run) {
+  const before = state.run;
+  const isSame = before?.run_id === run.run_id && before.created_at === run.created_at;
+  const known = isSame ? before.metrics : [];
+  if (!run.metrics.length) return known;
+  const first = run.metrics[0].model_index;
+  return [...known.filter((point) => point.model_index < first), ...run.metrics];
+}
+
 function receive(message) {
   const known = new Set(state.events.map((event) => event.event_id));
   const fresh = message.events.filter((event) => !known.has(event.event_id));
-  state.events = [...fresh.reverse(), ...state.events].slice(0, NUM_EVENTS);
+  if (fresh.length) state.events = [...fresh.reverse(), ...state.events].slice(0, NUM_EVENTS);
   state.status = message.status;
-  state.run = message.run;
+  state.run = message.run && { ...message.run, metrics: allMetrics(message.run) };
   state.receivedAt = performance.now();
   const stalled = message.run?.stalled;
   showAlert("stalled", stalled ? `${message.run.name} is stalled: ${stalled}` : null);

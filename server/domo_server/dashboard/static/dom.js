@@ -55,6 +55,13 @@ export function fields(node) {
   return node._fields;
 }
 
+/** Whether `values` are others than when `owner` was asked last; by identity. */
+export function changed(owner, ...values) {
+  const before = owner._values;
+  owner._values = values;
+  return before?.length !== values.length || values.some((value, i) => value !== before[i]);
+}
+
 /** GET JSON; throws an Error with the server's own words, and its `fields`. */
 export async function getJson(url, options) {
   const answer = await fetch(url, options);

@@ -1,6 +1,6 @@
 // The last events, newest first; refusals and failures stand out, also without colours.
 
-import { byId, getJson, h, keyed } from "./dom.js";
+import { byId, changed, getJson, h, keyed } from "./dom.js";
 import { formatClock, formatDay } from "./format.js";
 
 const BAD = ["refused", "silo-failed", "silo-lost", "run-stalled", "failed", "disk"];
@@ -54,6 +54,7 @@ function chosen(events) {
 
 /** A list of events; those that are there already never change. */
 export function renderList(host, events) {
+  if (!changed(host, ...events.map((event) => event.event_id))) return;
   keyed(host, events, (event) => event.event_id, create, () => {});
 }
 

@@ -1,6 +1,6 @@
 // What is known of each run: detail and rounds, asked for once per change and not again.
 
-import { getJson } from "./dom.js";
+import { changed, getJson } from "./dom.js";
 
 const AGAIN_MS = 2000;
 const cache = new Map();
@@ -17,6 +17,12 @@ export function historyOf(row, live, onChange) {
   const stamp = `${row.state} ${row.rounds_done} ${isLive ? "" : row.accuracy}`;
   if (entry.stamp !== stamp && !entry.busy) load(entry, row.run_id, stamp, isLive, onChange);
   return entry;
+}
+
+/** Whether curves or tables of a run, drawn by `owner`, have to be drawn again. */
+export function showsChange(owner, run, { detail, rounds }) {
+  return changed(owner, run.run_id, run.rounds_done, run.num_rounds, detail?.metrics, rounds,
+    detail?.roster.join());
 }
 
 async function load(entry, runId, stamp, isLive, onChange) {

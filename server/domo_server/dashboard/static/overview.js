@@ -5,7 +5,7 @@ import { Board } from "./curves.js";
 import { byId, setAttr } from "./dom.js";
 import { renderEvents, setUpEvents } from "./events.js";
 import { renderHeader } from "./header.js";
-import { historyOf } from "./history.js";
+import { historyOf, showsChange } from "./history.js";
 import { compareLink } from "./router.js";
 import { renderSilos } from "./silos.js";
 
@@ -40,7 +40,8 @@ export class Overview {
     renderEvents(state);
     this.buttons.update(run, state.isAdmin);
     if (!run) return;
-    this.board.showRun(run, historyOf(run, run, this.draw), run.roster);
+    const history = historyOf(run, run, this.draw);
+    if (showsChange(this.board, run, history)) this.board.showRun(run, history, run.roster);
     const before = runs?.find((x) => x.run_id !== run.run_id && x.rounds_done > 0);
     byId("curves-compare").hidden = !before;
     if (before) setAttr(byId("curves-compare"), "href", compareLink([run.run_id, before.run_id]));

@@ -5,7 +5,7 @@ import { Board } from "./curves.js";
 import { fields, h, keyed, setAttr, setText } from "./dom.js";
 import { formatClock, formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
 import { STATE_WORDS, aboutWords, roundWords, timeLeft } from "./header.js";
-import { historyOf } from "./history.js";
+import { historyOf, showsChange } from "./history.js";
 import { newLink } from "./router.js";
 import { fileLinks } from "./runs_page.js";
 import { settingRows } from "./settings.js";
@@ -94,8 +94,9 @@ export class RunPage {
     setText(part.detail, run.detail || "\u00a0");
     part.model.hidden = part.card.hidden = run.rounds_done === 0;
     this.buttons.update(run, state.isAdmin);
-    this.board.showRun(run, history, history.detail?.roster ?? []);
     if (history.detail) settingRows(part.settings, history.detail.config, this.draw);
+    if (!showsChange(this.board, run, history)) return;
+    this.board.showRun(run, history, history.detail?.roster ?? []);
     this.rounds(history);
   }
 
