@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from platformdirs import user_cache_path, user_state_path
 
-from domo.console import friendly_errors, say, setup_logging
+from domo.console import friendly_errors, say
 from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.log_lines import log_context, setup_logging
 from domo_client.options import Dashboard, Flags, takes_flags
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def main_command(
     """Train one PyTorch model together with other silos; this silo's data stay here."""
     if context.invoked_subcommand is not None:
         return
+    setup_logging(form=flags.log_format, said=True)
     if flags.server is None:
         raise ConfigError("which coordinator? Give --server host:port")
     import torch
@@ -71,8 +73,8 @@ def main_command(
     from domo_client.session import connect
     from domo_client.ui import Ui
 
-    setup_logging()
     silo_id = flags.name or host_name()
+    log_context(silo=silo_id)
     if flags.role not in ("trainer", "evaluator"):
         raise ConfigError(f"--role must be trainer or evaluator, got {flags.role!r}")
     if flags.precision not in ("float32", "bf16"):

@@ -92,6 +92,9 @@ class Flags:
             help=r"host:port where Prometheus may scrape this silo, 127.0.0.1:9464 \[off].",
         ),
     ] = None
+    log_format: Annotated[
+        str | None, typer.Option(envvar="DOMO_LOG", help=r"text, or json for machines \[text].")
+    ] = None
     once: Annotated[bool, typer.Option("--once", help="Stop after one run.")] = False
 
     @property

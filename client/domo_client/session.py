@@ -29,6 +29,7 @@ from torch import nn
 import domo
 from domo.batches import configure_torch
 from domo.errors import ConfigError, RoundError
+from domo.log_lines import log_context
 from domo.tasks.base import Sum
 from domo.training import LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, digest
@@ -278,6 +279,7 @@ class Silo:
                 continue
             if turn.action == "END":
                 self._state.drop_pending()
+                log_context(run=None, round=None)
                 self.outcome = Outcome(offer.run_id, turn.outcome, turn.text, turn.round_index)
                 self._note(logging.INFO, f"run {offer.run_id}: {turn.outcome.lower()}: {turn.text}")
                 return
@@ -315,6 +317,7 @@ class Silo:
         old = self._reporter.progress
         same = old.run_id == run_id
         r = round_index if round_index is not None else old.round_index if same else 0
+        log_context(run=run_id, round=r + 1)
         new = Progress(phase, run_id, r, 0, num_steps, old.loss if same else None)
         self._reporter.progress = new
         return new

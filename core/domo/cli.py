@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 from platformdirs import user_cache_path
 
-from domo.console import console, friendly_errors, say, setup_logging
+from domo.console import console, friendly_errors, say
 from domo.errors import ConfigError
+from domo.log_lines import setup_logging
 from domo.remote_cli import remote_app
 
 app = typer.Typer(

@@ -1,9 +1,7 @@
-"""What people see: consoles, errors as one line, and log lines for people or machines."""
+"""What people see: consoles, and errors as one line."""
 
 import io
-import json
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +15,6 @@ console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
 """Errors, on standard error."""
 
-CONTEXT = ("run", "round", "silo")
-"""Names of `extra` fields that a log line shows."""
 _log = logging.getLogger(__name__)
 
 
@@ -80,71 +76,3 @@ def friendly_errors(codes: Codes = ()) -> Iterator[None]:
 def _fail(text: str) -> None:
     _log.debug("traceback", exc_info=True)
     complain(f"error: {text}", style="red")
-
-
-class TextFormatter(logging.Formatter):
-    """`12:30:01 INFO  [run/round/silo] message`."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-5s %(where)s%(message)s", "%H:%M:%S")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback where there is one."""
-        where = "/".join(str(v) for v in _context(record).values())
-        record.where = f"[{where}] " if where else ""
-        return super().format(record)
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object on one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Time (seconds since 1970), level, logger, message, run, round, silo, traceback."""
-        body = {
-            "time": round(record.created, 3),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **_context(record),
-        }
-        if record.exc_info:
-            body["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(body, default=str)
-
-
-def _context(record: logging.LogRecord) -> dict[str, object]:
-    found = ((name, getattr(record, name, None)) for name in CONTEXT)
-    return {name: value for name, value in found if value is not None}
-
-
-class StderrHandler(logging.Handler):
-    """Writes to whatever standard error is now, so a live display or a test can catch it."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        sys.stderr.write(self.format(record) + "\n")
-        sys.stderr.flush()
-
-
-def setup_logging(level: str | None = None) -> None:
-    """Log to standard error: lines for people, or JSON where DOMO_LOG is `json`.
-
-    Args:
-        level: DEBUG, INFO, ...; DOMO_LOG_LEVEL, or INFO, by default.
-
-    Raises:
-        ConfigError: No such level or form.
-    """
-    level = (level or os.environ.get("DOMO_LOG_LEVEL") or "INFO").upper()
-    form = os.environ.get("DOMO_LOG") or "text"
-    if level not in logging.getLevelNamesMapping():
-        raise ConfigError(f"DOMO_LOG_LEVEL = {level!r}: must be DEBUG, INFO, WARNING or ERROR")
-    if form not in ("text", "json"):
-        raise ConfigError(f"DOMO_LOG = {form!r}: must be text or json")
-    root = logging.getLogger()
-    for old in [h for h in root.handlers if isinstance(h, StderrHandler)]:
-        root.removeHandler(old)
-    handler = StderrHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    root.addHandler(handler)
-    root.setLevel(level)

@@ -8,6 +8,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from domo.errors import AccessError, CoordinatorUnavailableError, DomoError, ProtocolError
+from domo.log_lines import log_context
 from domo_proto.errors import ERROR_KEY, status_of
 from domo_server.coordinator import Coordinator
 from domo_server.durable import said_by_disk
@@ -110,6 +111,7 @@ class Callers:
         """
         session = self._coordinator.sessions.get(token)
         self.check(session.silo_id, context)
+        log_context(silo=session.silo_id)
         return session
 
     def check(self, silo_id: str, context: Context) -> None:

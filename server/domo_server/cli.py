@@ -13,8 +13,9 @@ import grpc
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from domo.console import console, friendly_errors, say, setup_logging
+from domo.console import console, friendly_errors, say
 from domo.errors import ConfigError, CoordinatorUnavailableError, UnknownSiloError
+from domo.log_lines import setup_logging
 from domo_proto.channel import TlsFiles, make_channel
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def main_command(
     exit_when_done: Annotated[
         bool, typer.Option(help="Stop when all runs of the file have ended; exit 1 if one failed.")
     ] = False,
+    log_format: Annotated[
+        str | None, typer.Option(envvar="DOMO_LOG", help=r"text, or json for machines \[text].")
+    ] = None,
 ) -> None:
     """Coordinate federated training: serve models to silos, and show what happens."""
     if context.invoked_subcommand is not None:
@@ -65,23 +69,25 @@ def main_command(
         "state_dir": state_dir,
         "insecure": insecure,
     }
+    form = setup_logging(form=log_format, said=True)
     settings, runs = load_config(config, flags)
-    setup_logging()
     for chatty in ("uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
     def started(where: "Started") -> None:
-        _banner(settings, where)
+        _banner(settings, where, link=form == "text")
 
     good = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
     raise typer.Exit(0 if good or not exit_when_done else 1)
 
 
-def _banner(settings: "ServerConfig", where: "Started") -> None:
+def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
+    """Say where it listens; the link holds the admin token, which no log file should."""
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
+    token = settings.state_dir / "admin-token"
     say(f"domo-server: silos at {where.grpc_address} ({tls}), state in {settings.state_dir}")
     say(f"  dashboard  {where.dashboard_url}")
-    say(f"  log in     {where.login_url}")
+    say(f"  log in     {where.login_url if link else f'the token is in {token}'}")
     if where.run_ids:
         say(f"  runs       {', '.join(where.run_ids)}")
         say(

@@ -9,6 +9,7 @@ from typing import Any
 
 from domo.config_file import validate
 from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
+from domo.log_lines import log_context
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.broadcast import Broadcast
@@ -123,7 +124,11 @@ class Coordinator:
         self.current = self.recent[run.run_id] = run
         self.recent = dict(list(self.recent.items())[-4:])
         self.broadcast.notify()
-        await RunLoop(run, self._writing).execute(row)
+        log_context(run=run.run_id)
+        try:
+            await RunLoop(run, self._writing).execute(row)
+        finally:
+            log_context(run=None)
 
     async def linger(self) -> None:
         """Give connected silos a moment to hear how the last run ended."""

@@ -27,8 +27,8 @@ from grpc_health.v1 import health, health_pb2_grpc
 from typer.testing import CliRunner
 
 import domo_client
-from domo.console import StderrHandler
 from domo.errors import CoordinatorUnavailableError
+from domo.log_lines import StderrHandler
 from domo_client import cli
 from domo_client.checks import network
 from domo_client.state import SiloState

@@ -13,8 +13,8 @@ import torch
 from typer.testing import CliRunner
 
 import domo
-from domo.console import StderrHandler
 from domo.errors import ConfigError
+from domo.log_lines import StderrHandler
 from domo_client import cli
 from domo_client.state import SiloState
 from domo_client.support_bundle import LAST_LINES, anonymise, environment, redact

@@ -1,12 +1,12 @@
-"""Errors as one line with an exit code; log lines for people and machines."""
+"""Errors as one line with an exit code."""
 
-import json
 import logging
 
 import pytest
 
-from domo.console import CONTEXT, StderrHandler, friendly_errors, setup_logging
+from domo.console import friendly_errors
 from domo.errors import ConfigError, DivergenceError, TaskError, TransportError
+from domo.log_lines import setup_logging
 
 
 @pytest.fixture(autouse=True)
@@ -71,39 +71,3 @@ def test_debug_shows_the_traceback(capsys, monkeypatch):
     setup_logging()
     exit_of(ConfigError("bad"))
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_lines_for_people(capsys):
-    setup_logging()
-    log = logging.getLogger("domo.x")
-    log.info("update of %d bytes", 12, extra={"run": "r1", "round": 3, "silo": "a"})
-    log.debug("not shown")
-    err = capsys.readouterr().err
-    assert err.endswith("INFO  [r1/3/a] update of 12 bytes\n")
-    assert err.count("\n") == 1
-
-
-def test_lines_for_machines(capsys, monkeypatch):
-    monkeypatch.setenv("DOMO_LOG", "json")
-    setup_logging("INFO")
-    setup_logging("INFO")  # once more changes nothing
-    log = logging.getLogger("domo.x")
-    log.info("two\nlines", extra={"silo": "a"})
-    try:
-        raise ValueError("x")
-    except ValueError:
-        log.exception("failed")
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
-    assert first.pop("time") > 1e9
-    assert first == {"level": "INFO", "logger": "domo.x", "message": "two\nlines", "silo": "a"}
-    assert "ValueError: x" in second["traceback"]
-    assert not set(CONTEXT) & set(second)
-    assert sum(isinstance(h, StderrHandler) for h in logging.getLogger().handlers) == 1
-
-
-def test_settings_that_do_not_exist(monkeypatch):
-    with pytest.raises(ConfigError, match="DOMO_LOG_LEVEL = 'LOUD': must be"):
-        setup_logging("loud")
-    monkeypatch.setenv("DOMO_LOG", "xml")
-    with pytest.raises(ConfigError, match="DOMO_LOG = 'xml': must be text or json"):
-        setup_logging()

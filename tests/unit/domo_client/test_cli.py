@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from domo.console import StderrHandler
 from domo.errors import ConfigError, CoordinatorUnavailableError, DomoError
+from domo.log_lines import StderrHandler
 from domo_client import cli
 from tests.coordinator import coordinator
 
