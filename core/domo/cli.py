@@ -16,7 +16,8 @@ from platformdirs import user_cache_path
 from domo.console import console, friendly_errors, say
 from domo.errors import ConfigError
 from domo.log_lines import setup_logging
-from domo.remote_cli import remote_app
+from domo.exit_codes import OF_ERRORS
+from domo.remote_cli import DASHBOARD, Server, remote_app
 
 app = typer.Typer(
     name="domo",
@@ -213,6 +214,41 @@ def init(
     from domo.init_command import make_initial
 
     make_initial(task, seed, out, weights)
+
+
+@app.command()
+@friendly_errors(OF_ERRORS)
+def export(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A run at a coordinator, a model.safetensors, a run's folder, a checkpoint."
+        ),
+    ],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="torch, safetensors or onnx [default: by --out, or safetensors]."
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for model and card; or a file, .pt, .safetensors or .onnx."),
+    ] = Path("export"),
+    server: Server = DASHBOARD,
+    task: Annotated[
+        str | None,
+        typer.Option(help="The task whose module it is [default: the one that it names]."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="For onnx: samples, if the task gives no example of one.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
+) -> None:
+    """Write a model as a file for PyTorch, safetensors or ONNX, with its card."""
+    from domo.export_command import export as export_it
+
+    export_it(model, form, out, server, task, data, force)
 
 
 @data_app.command()

@@ -84,6 +84,8 @@ class ModelCard(_Frozen):
     run_id: str | None = None
     state: str | None = None
     """How the run ended; None while it goes on."""
+    simulated: bool = False
+    """All silos were one process."""
     task: str
     method: str
     seed: int
@@ -207,9 +209,10 @@ def _summary(card: ModelCard) -> str:
     end = f"; the run ended as {card.state}" if card.state not in (None, "FINISHED") else ""
     params = f", {card.num_params:,} trained parameters" if card.num_params is not None else ""
     run = f" of the run `{card.run_id}`" if card.run_id else ""
+    silos = f"{len(card.silos)} {'simulated ' if card.simulated else ''}silos"
     return (
         f"x_{card.round_index}{run}: the task `{card.task}`{params}, trained by {card.method} at "
-        f"{len(card.silos)} silos in {card.round_index} of {card.num_rounds} rounds{end}."
+        f"{silos} in {card.round_index} of {card.num_rounds} rounds{end}."
     )
 
 

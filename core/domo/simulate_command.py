@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -12,11 +13,13 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+import domo
 from domo import compare
 from domo.compare import Setting
 from domo.config_file import load_toml, validate
 from domo.console import console, say
 from domo.errors import ConfigError
+from domo.model_card import CardPoint, CardSilo, ModelCard, metadata_of, of_config
 from domo.model_file import save_model
 from domo.plot import plot
 from domo.run_config import RunConfig
@@ -169,6 +172,7 @@ def run_and_keep(
     seconds = time.perf_counter() - began
 
     metadata = {"run": config.title, "config_digest": config.digest}
+    metadata |= metadata_of(_card(config, result, silos), config)
     save_model(out / "model.safetensors", result.layout, result.vectors, metadata)
     body = {
         "config": config.model_dump(mode="json"),
@@ -190,6 +194,30 @@ def run_and_keep(
     console.print(table)
     say(f"model:   {out / 'model.safetensors'}\nhistory: {out / 'history.json'}")
     return result
+
+
+def _card(config: RunConfig, result: SimulationResult, silos: Sequence[SimulatedSilo]) -> ModelCard:
+    made = [r.made_by for r in result.history if r.made_by is not None]
+    took_part = Counter(silo_id for record in made for silo_id in record.participants)
+    sizes = {s.silo_id: len(s.train) for s in silos if s.train is not None}
+    return ModelCard(
+        **of_config(config),
+        simulated=True,
+        round_index=len(made),
+        num_params=result.layout.num_params,
+        silos=[
+            CardSilo(silo_id=s, num_samples=sizes[s], rounds=n)
+            for s, n in sorted(took_part.items())
+        ],
+        points=[
+            CardPoint(model_index=r.model_index, metrics=r.metrics)
+            for r in result.history
+            if r.metrics
+        ],
+        layout_digest=result.layout.digest,
+        checkpoint_digest=result.checkpoint_digest,
+        software_version=domo.__version__,
+    )
 
 
 def run_comparison(

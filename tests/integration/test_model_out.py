@@ -1,10 +1,21 @@
 """What leaves with a model: its card and its digest, over a coordinator."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import domo_client
+from domo.cli import app
 
 from domo.model_card import card_in, markdown
 from domo.model_file import check_content
+from domo.tasks.base import ArrayDataset
 from domo.tensor_file import TensorFile
+from tests.coordinator import coordinator, own_run
 from tests.lab import RUN_ID, Lab, opened, play
 
 
@@ -50,3 +61,60 @@ def test_a_model_carries_its_card_during_a_run_and_at_its_end(tmp_path: Path) ->
             assert "Licence of the data: on request" in markdown(last)
 
     play(act())
+
+
+def export(*words: Any) -> Any:
+    return CliRunner().invoke(app, ["export", *map(str, words)])
+
+
+def test_a_checkpoint_is_exported_with_the_layout_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def act() -> None:
+        async with opened(tmp_path, num_rounds=1) as lab:
+            await lab.send_all(*(lab.run.roster or []))
+            await lab.ended()
+
+    play(act())
+    folder = tmp_path / "state" / "runs" / RUN_ID
+    newest = max((folder / "checkpoints").glob("x*.safetensors"))
+    assert "card:  none" in export(newest, "--out", "a.pt").stdout
+    assert "a.pt" not in export(folder, "--out", "b.pt").stdout
+    a, b = (torch.load(f"{name}.pt", weights_only=True) for name in "ab")
+    nn.Linear(3, 2).load_state_dict(a)
+    assert all(torch.equal(a[name], b[name]) for name in b)
+    (folder / "x0.safetensors").unlink()
+    assert "is a coordinator's checkpoint; it needs" in export(newest, "--out", "c.pt").stderr
+
+
+def test_a_run_is_exported_from_its_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = own_run(
+        tmp_path, nn.Linear(2, 1), num_rounds=1, evaluate_every=0, name="own", limits="none"
+    )
+    waiting = run | {"name": "later"}
+    data = ArrayDataset(torch.ones(4, 2), torch.zeros(4))
+    with coordinator(tmp_path, run, waiting) as server:
+        model = nn.Linear(2, 1)
+        with domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a") as silo:
+            for rnd in silo.rounds(model):
+                opt = rnd.optimizer()
+                for inputs, _ in rnd.batches(data):
+                    model(inputs).sum().backward()
+                    opt.step()
+        server.ended()
+        done = export(server.run_ids[0], "--server", server.url, "--format", "torch", "--out", "o")
+        assert done.exit_code == 0, done.output
+        nn.Linear(2, 1).load_state_dict(torch.load("o/model.pt", weights_only=True))
+        assert "Limits: none" in Path("o/README.md").read_text()
+        early = export(server.run_ids[1], "--server", server.url, "--out", "p")
+        assert "has no model yet" in early.stderr
+        unknown = export("7-x", "--server", server.url, "--out", "p")
+        assert "no run '7-x'" in unknown.stderr
+        assert (early.exit_code, unknown.exit_code) == (6, 6)
+    assert not Path("p").exists()
+    assert not list(tmp_path.glob(".domo-export-*"))
