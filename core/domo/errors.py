@@ -3,6 +3,7 @@
 DomoError
   x ConfigError                   bad file, flag or argument; the CLI prints it and exits 2
     + NotFoundError               no such run, silo or model at a coordinator
+    + PortError                   an address cannot be listened on: it is taken, or not ours
   x TaskError                     a task cannot be found, or its model or data is not usable
   x ProtocolError                 the peer and we disagree; never retried
     + LayoutMismatchError         the models differ
@@ -53,6 +54,10 @@ class ConfigError(DomoError):
 
 class NotFoundError(ConfigError):
     """A coordinator has no run, silo or model of this name."""
+
+
+class PortError(ConfigError):
+    """An address cannot be listened on; it may be free later."""
 
 
 class TaskError(DomoError):

@@ -15,7 +15,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from domo import process_memory
-from domo.errors import ConfigError
+from domo.certificates import check_pair
+from domo.errors import ConfigError, PortError
 from domo.run_config import RunConfig
 from domo.state_dir import lock_folder
 from domo_proto.channel import SERVER_OPTIONS, is_loopback, server_credentials
@@ -130,7 +131,8 @@ async def start_grpc(
     """Listen for silos, with the health and reflection services.
 
     Raises:
-        ConfigError: The port is taken, or TLS files cannot be read.
+        PortError: The port is taken.
+        ConfigError: TLS files cannot be read, or do not belong together.
     """
     server = grpc.aio.server(options=SERVER_OPTIONS)
     servicer = FederationServicer(coordinator)
@@ -143,13 +145,17 @@ async def start_grpc(
         (name, health.SERVICE_NAME, reflection.SERVICE_NAME), server
     )
     credentials = server_credentials(config.tls.files) if config.tls else None
+    if config.tls:  # grpc does not say what is wrong with them
+        for found in check_pair(config.tls.cert, config.tls.key):
+            if found.state == "problem":
+                raise ConfigError(f"tls: {found.text}; {found.mend}")
     try:
         if credentials is not None:
             port = server.add_secure_port(config.listen, credentials)
         else:
             port = server.add_insecure_port(config.listen)
     except RuntimeError:
-        raise ConfigError(
+        raise PortError(
             f"cannot listen on {config.listen}: the port is in use, or the address is not this "
             "machine's. Choose another with --listen"
         ) from None
@@ -163,7 +169,7 @@ def bind_dashboard(address: str | None) -> socket.socket:
     """A bound socket for the dashboard: the address given, or the next free port from 8080 on.
 
     Raises:
-        ConfigError: The address given is taken, or nothing is free.
+        PortError: The address given is taken, or nothing is free.
     """
     host, _, port = (address or DEFAULT_DASHBOARD).rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -181,7 +187,7 @@ def bind_dashboard(address: str | None) -> socket.socket:
             continue
         return sock
     what = address or f"{host}:{port}..{int(port) + PORTS_TRIED - 1}"
-    raise ConfigError(
+    raise PortError(
         f"the dashboard cannot listen on {what}: {reason}. Choose another with --dashboard"
     )
 

@@ -14,7 +14,13 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from domo.console import console, friendly_errors, say
-from domo.errors import ConfigError, CoordinatorUnavailableError, UnknownSiloError
+from domo.errors import (
+    ConfigError,
+    CoordinatorUnavailableError,
+    PortError,
+    StateError,
+    UnknownSiloError,
+)
 from domo.log_lines import setup_logging
 from domo_proto.channel import TlsFiles, make_channel
 
@@ -32,6 +38,8 @@ app = typer.Typer(
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help=r"federation.toml: \[server] and \[\[runs]].")
 ]
+CODES = ((PortError, 7), (StateError, 8))
+"""Exit codes of a coordinator that cannot start, beside those of all programs."""
 StateDir = Annotated[Path | None, typer.Option(help="Runs, checkpoints, database, admin token.")]
 
 
@@ -60,7 +68,6 @@ def main_command(
     """Coordinate federated training: serve models to silos, and show what happens."""
     if context.invoked_subcommand is not None:
         return
-    from domo_server.app import serve
     from domo_server.config import load_config
 
     flags = {
@@ -71,6 +78,8 @@ def main_command(
     }
     form = setup_logging(form=log_format, said=True)
     settings, runs = load_config(config, flags)
+    from domo_server.app import serve  # with torch: a fault in the file is said before
+
     for chatty in ("uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
@@ -165,5 +174,5 @@ def readmit(
 
 def main() -> None:
     """Entry point."""
-    with friendly_errors():
+    with friendly_errors(CODES):
         app()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from domo.config_file import load_toml, validate
-from domo.errors import ConfigError
+from domo.errors import ConfigError, StateError
 from domo.run_config import RunConfig
 from domo_proto.channel import TlsFiles, is_loopback
 
@@ -133,11 +133,18 @@ def name_runs(runs: Sequence[RunConfig]) -> list[tuple[str, RunConfig]]:
 
 
 def admin_token(state_dir: Path) -> str:
-    """The admin's token; made at the first start, readable by the owner only."""
+    """The admin's token; made at the first start, readable by the owner only.
+
+    Raises:
+        StateError: It cannot be read or made.
+    """
     path = state_dir / "admin-token"
-    path.touch(mode=0o600)
-    token = path.read_text(encoding="ascii").strip()
-    if not token:
-        token = secrets.token_urlsafe(32)
-        path.write_text(token, encoding="ascii")
+    try:
+        path.touch(mode=0o600)
+        token = path.read_text(encoding="ascii").strip()
+        if not token:
+            token = secrets.token_urlsafe(32)
+            path.write_text(token, encoding="ascii")
+    except OSError as error:
+        raise StateError(f"the admin's token {path} cannot be used: {error.strerror}") from None
     return token

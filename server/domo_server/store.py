@@ -25,6 +25,7 @@ from sqlalchemy import (
     event,
     func,
     insert,
+    make_url,
     select,
     update,
 )
@@ -34,6 +35,9 @@ from domo.errors import CoordinatorUnavailableError, StateError
 from domo_server.tables import enrolments, evaluations, events, rounds, runs, silos, updates
 
 Row = Mapping[str, Any]
+
+LOCKED_MS = 1500
+"""How long a start waits for a SQLite file that another process holds."""
 
 
 def now_text() -> str:
@@ -53,7 +57,7 @@ def open_database(url: str) -> Engine:
         StateError: The database cannot be reached or migrated, or is a newer version's.
     """
     try:
-        engine = create_engine(url)
+        engine = create_engine(url, connect_args=_in_time(url))
     except (SQLAlchemyError, ImportError) as error:  # no URL, or its driver is not installed
         raise StateError(f"cannot open the database: {error}") from error
     try:
@@ -63,15 +67,31 @@ def open_database(url: str) -> Engine:
         scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
         config.set_main_option("script_location", scripts)
         with engine.connect() as connection:
+            sqlite = engine.dialect.name == "sqlite"
+            if sqlite:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {LOCKED_MS}")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
+            if sqlite:  # can it be written, and does nobody hold it?
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                connection.rollback()
+            connection.invalidate()  # the next one waits as long as it should
     except (SQLAlchemyError, CommandError) as error:
         engine.dispose()
         hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
         where = engine.url.render_as_string()  # without the password
-        raise StateError(f"cannot open the database {where}: {error}{hint}") from error
+        why = str(getattr(error, "orig", error)).strip()
+        raise StateError(f"cannot open the database {where}: {why}{hint}") from error
     return engine
+
+
+def _in_time(url: str) -> dict[str, Any]:
+    """What the driver needs to be told so that a start fails within seconds."""
+    parsed = make_url(url)
+    servers = ("postgresql", "mysql", "mariadb")
+    asked = "connect_timeout" in parsed.query
+    return {} if parsed.get_backend_name() not in servers or asked else {"connect_timeout": 4}
 
 
 def _sqlite_pragmas(connection: Any, _record: Any) -> None:
