@@ -15,8 +15,8 @@ from platformdirs import user_cache_path
 
 from domo.console import console, friendly_errors, say
 from domo.errors import ConfigError
-from domo.log_lines import setup_logging
 from domo.exit_codes import OF_ERRORS
+from domo.log_lines import setup_logging
 from domo.remote_cli import DASHBOARD, Server, remote_app
 
 app = typer.Typer(

@@ -113,7 +113,7 @@ def write_onnx(
     fixed = [v.name for v in program.model.graph.inputs if v.shape and isinstance(v.shape[0], int)]
     if fixed:
         raise TaskError(
-            "the model cannot be written as ONNX with a batch of any size: its code fixes the batch "
+            "the model cannot be written as ONNX with a batch of any size: its code fixes that "
             f"of {', '.join(map(str, fixed))}; let it take the size from its input, as x.shape[0]"
         )
     program.model.metadata_props.update(metadata)

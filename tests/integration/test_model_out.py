@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 import domo_client
 from domo.cli import app
-
 from domo.model_card import card_in, markdown
 from domo.model_file import check_content
 from domo.tasks.base import ArrayDataset
