@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import grpc
@@ -30,6 +31,7 @@ from domo_server.read_model import CoordinatorView
 from domo_server.servicer import FederationServicer
 from domo_server.status import ENDED
 from domo_server.store import Store, open_database
+from domo_server.trackers import Follower, make_writers
 from domo_server.transfer import DataServicer, data_handlers
 
 log = logging.getLogger(__name__)
@@ -75,12 +77,13 @@ async def serve(
         Whether no run of `runs` failed.
 
     Raises:
-        ConfigError: A port is taken, or a run cannot be queued.
+        ConfigError: A port is taken, a run cannot be queued, or a tracker is not installed.
         StateError: The state folder or the database cannot be used.
     """
     torch.set_num_threads(1)  # two threads contend with the transport
     process_memory.prepare()
     named = name_runs(runs)
+    writers = make_writers(config.trackers)
     async with contextlib.AsyncExitStack() as ending:
         ending.enter_context(lock_folder(config.state_dir, "domo-server"))
         durable = config.durability == "power"
@@ -113,6 +116,11 @@ async def serve(
             coordinator.expiry.take_own(config.tls.cert)
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
         ending.callback(watch.cancel)
+        for follower in [
+            Follower(view, w, partial(coordinator.events.say, "tracker")) for w in writers
+        ]:
+            follower.start()
+            ending.push_async_callback(follower.close)
         coordinator.start()
         on_started(Started(address, url, f"{url}/login?token={token}", run_ids))
         await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)

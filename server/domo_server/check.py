@@ -24,6 +24,7 @@ from domo.tasks import load_task
 from domo.vector import FlatModel, Section
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
 from domo_server.coordinator import check_submission
+from domo_server.trackers import make_writers
 
 PORTS_TRIED = 50
 MODELS_OF_A_RUN = 10
@@ -81,6 +82,18 @@ def _look(report: Report, settings: ServerConfig, runs: Sequence[RunConfig]) -> 
     report.run("state folder", lambda: check_folder(settings.state_dir, "domo-server"))
     report.run("disk space", lambda: space(settings, runs, sizes))
     report.run("database", lambda: database(settings))
+    if settings.trackers is not None:
+        report.run("trackers", lambda: trackers(settings))
+
+
+def trackers(settings: ServerConfig) -> Iterator[Finding]:
+    """Whether what writes to them is installed."""
+    try:
+        writers = make_writers(settings.trackers)
+    except ConfigError as error:
+        yield problem(str(error), "install it, or leave the key out")
+    else:
+        yield ok(", ".join(w.name for w in writers) or "none")
 
 
 def submissions(runs: Sequence[RunConfig], sizes: dict[str, int]) -> Iterator[Finding]:

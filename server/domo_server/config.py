@@ -37,6 +37,19 @@ class TlsConfig(BaseModel):
         return TlsFiles(self.client_ca, self.cert, self.key)
 
 
+class TrackersConfig(BaseModel):
+    """Where runs are written beside the coordinator's own record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tensorboard_dir: Path | None = None
+    """Folder of TensorBoard's event files."""
+    mlflow_uri: str | None = None
+    """MLflow's tracking server, or a database."""
+    mlflow_experiment: str = Field("domo", min_length=1)
+    """MLflow's experiment; made if need be."""
+
+
 class ServerConfig(BaseSettings):
     """The table [server]."""
 
@@ -64,6 +77,8 @@ class ServerConfig(BaseSettings):
     """How long a silo's question may wait for its answer."""
     stall_after_s: float = Field(3.0, ge=1, le=3600)
     """Shortest rest of all silos that a round waits for that makes it a stalled run."""
+    trackers: TrackersConfig | None = None
+    """TensorBoard and MLflow."""
 
     @model_validator(mode="after")
     def _safe(self) -> "ServerConfig":
@@ -109,8 +124,9 @@ def load_config(
     names = {k: f"{PREFIX}{k.upper()}" for k in environment}
     names |= {k: f"--{k.replace('_', '-')}" for k in given}
     merged = {**file.server, **environment, **given}
-    if isinstance(file.server.get("tls"), dict) and "tls" in environment:
-        merged["tls"] = {**file.server["tls"], **environment["tls"]}
+    for table in ("tls", "trackers"):
+        if isinstance(file.server.get(table), dict) and table in environment:
+            merged[table] = {**file.server[table], **environment[table]}
     return validate(ServerConfig, merged, where, at="server", names=names), file.runs
 
 

@@ -21,7 +21,7 @@ from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
 from domo_proto.errors import STATUS_OF
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.config import FederationFile, ServerConfig, TlsConfig
+from domo_server.config import FederationFile, ServerConfig, TlsConfig, TrackersConfig
 from domo_server.round_state import TRANSITIONS, Phase, Signal
 from domo_server.transfer import DataServicer, data_handlers
 from tests.unit.domo_proto.test_codec import VECTOR_FRAME
@@ -151,7 +151,12 @@ def described(heading: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("heading", "model"),
-    [("`[server]`", ServerConfig), ("`[server.tls]`", TlsConfig), ("`[[runs]]`", RunConfig)],
+    [
+        ("`[server]`", ServerConfig),
+        ("`[server.tls]`", TlsConfig),
+        ("`[server.trackers]`", TrackersConfig),
+        ("`[[runs]]`", RunConfig),
+    ],
 )
 def test_every_key_is_described_with_its_default(heading: str, model: type[BaseModel]) -> None:
     told = described(heading)
