@@ -33,6 +33,7 @@ from domo_server.status import ENDED
 from domo_server.store import Store, open_database
 from domo_server.trackers import Follower, make_writers
 from domo_server.transfer import DataServicer, data_handlers
+from domo_server.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,8 @@ async def serve(
         rows = [await coordinator.submit_once(run, name) for name, run in named]
         run_ids = [row["run_id"] for row in rows]
         view = CoordinatorView(coordinator, address, config.tls is not None)
+        hooks = Webhooks(config.webhooks, store, coordinator.events, view, config.dashboard_url)
+        ending.push_async_callback(hooks.close)
         token = admin_token(config.state_dir)
         host, port = page_socket.getsockname()[:2]
         local = is_loopback(f"{host}:{port}")
@@ -121,6 +124,7 @@ async def serve(
         ]:
             follower.start()
             ending.push_async_callback(follower.close)
+        await hooks.start()
         coordinator.start()
         on_started(Started(address, url, f"{url}/login?token={token}", run_ids))
         await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)

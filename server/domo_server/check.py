@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -25,6 +26,7 @@ from domo.vector import FlatModel, Section
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
 from domo_server.coordinator import check_submission
 from domo_server.trackers import make_writers
+from domo_server.webhook import Hook
 
 PORTS_TRIED = 50
 MODELS_OF_A_RUN = 10
@@ -84,6 +86,8 @@ def _look(report: Report, settings: ServerConfig, runs: Sequence[RunConfig]) -> 
     report.run("database", lambda: database(settings))
     if settings.trackers is not None:
         report.run("trackers", lambda: trackers(settings))
+    if settings.webhooks:
+        report.run("webhooks", lambda: webhooks(settings))
 
 
 def trackers(settings: ServerConfig) -> Iterator[Finding]:
@@ -196,6 +200,24 @@ def space(
     )
     what = f"{len(sizes)} runs of {MODELS_OF_A_RUN} models each, an update of each silo"
     yield check_space(settings.state_dir, SMALL_DISK + models + spool, what)
+
+
+def webhooks(settings: ServerConfig) -> Iterator[Finding]:
+    """Whether their secrets can be read and their hosts have an address; sends nothing."""
+    for config in settings.webhooks:
+        try:
+            hook = Hook(config)
+        except ConfigError as error:
+            yield problem(str(error), "set the variable, or mend the file")
+            continue
+        host = httpx.URL(config.url).host
+        try:
+            socket.getaddrinfo(host, None)
+        except OSError as error:
+            text = f"the host of a webhook, {host}, has no address here: {error.strerror}"
+            yield warning(text, "is the name right, and the name service reachable?")
+        else:
+            yield ok(f"{hook.host} is told {', '.join(config.events)}")
 
 
 def database(settings: ServerConfig) -> Iterator[Finding]:

@@ -126,6 +126,23 @@ def check(
 
 
 @app.command()
+def webhook_test(
+    config: Annotated[Path, typer.Argument(help="federation.toml")],
+) -> None:
+    """Send a test message to each webhook of a configuration file, once."""
+    from domo_server.config import load_config
+    from domo_server.webhooks import send_test
+
+    settings, _ = load_config(config, {})
+    if not settings.webhooks:
+        raise ConfigError(f"{config} has no [[server.webhooks]]")
+    found = asyncio.run(send_test(settings.webhooks, settings.dashboard_url))
+    for host, fault in found.items():
+        say(f"{host}: {fault or 'delivered'}", style="red" if fault else None)
+    raise typer.Exit(1 if any(found.values()) else 0)
+
+
+@app.command()
 def health(
     server: Annotated[str, typer.Option(help="host:port")] = "127.0.0.1:50051",
     tls_ca: Annotated[Path | None, typer.Option(help="CA of its certificate.")] = None,

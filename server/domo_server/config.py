@@ -16,6 +16,10 @@ from domo_proto.channel import TlsFiles, is_loopback
 
 ADDRESS = r"^(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}$"
 PREFIX = "DOMO_SERVER_"
+HookEvent = Literal[
+    "started", "paused", "resumed", "finished", "failed", "stopped", "stalled", "moves-again",
+    "silo-failed", "silo-lost", "silo-back", "disk",
+]  # fmt: skip
 DEFAULT_DASHBOARD = "127.0.0.1:8080"
 
 
@@ -50,6 +54,27 @@ class TrackersConfig(BaseModel):
     """MLflow's experiment; made if need be."""
 
 
+class WebhookConfig(BaseModel):
+    """An address that is told what happens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^\s/]+(/\S*)?$")
+    """http or https."""
+    events: tuple[HookEvent, ...] = ("finished", "failed", "stalled")
+    """What it is told."""
+    secret_file: Path | None = None
+    """File with the secret that messages are signed with."""
+    secret_env: str | None = None
+    """Or the variable that holds it."""
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> "WebhookConfig":
+        if self.secret_file is not None and self.secret_env is not None:
+            raise ValueError("secret_file and secret_env: give one of them")
+        return self
+
+
 class ServerConfig(BaseSettings):
     """The table [server]."""
 
@@ -79,6 +104,10 @@ class ServerConfig(BaseSettings):
     """Shortest rest of all silos that a round waits for that makes it a stalled run."""
     trackers: TrackersConfig | None = None
     """TensorBoard and MLflow."""
+    webhooks: tuple[WebhookConfig, ...] = ()
+    """Addresses that are told what happens."""
+    dashboard_url: str | None = Field(None, pattern=r"^https?://\S+$")
+    """The page as people reach it, for links in webhooks."""
 
     @model_validator(mode="after")
     def _safe(self) -> "ServerConfig":
@@ -88,6 +117,9 @@ class ServerConfig(BaseSettings):
                 "[server.tls] everybody on the way could read and change the model. Set tls, or "
                 "insecure = true for a network that you trust"
             )
+        urls = [hook.url for hook in self.webhooks]
+        if len(set(urls)) < len(urls):
+            raise ValueError("webhooks: two have one url; give it all events in one of them")
         return self
 
     @property

@@ -225,6 +225,8 @@ class Coordinator:
                 detail="stopped by the admin before it started",
                 finished_at=now_text(),
             )
+            text = f"{row['name']}: stopped by the admin before it started"
+            self.events.say("stopped", text, run_id)
         if self.current is not None and self.current.run_id == run_id:
             self.current.stop_text = "stopped by the admin"
         self.broadcast.notify()

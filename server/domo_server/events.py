@@ -29,6 +29,7 @@ class EventLog:
     def __init__(self, store: Store, broadcast: Broadcast, counters: Counters):
         self._store, self._broadcast, self.counters = store, broadcast, counters
         self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
+        self.recorded = Broadcast()
 
     def say(
         self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
@@ -54,6 +55,7 @@ class EventLog:
         if not written.cancelled() and (error := written.exception()) is not None:
             log.error("an event was not recorded: %s", error)
         self._broadcast.notify()
+        self.recorded.notify()
 
     async def flush(self) -> None:
         """Wait until what was said so far is recorded, so that who asks next finds it."""

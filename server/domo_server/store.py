@@ -32,7 +32,16 @@ from sqlalchemy import (
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from domo.errors import CoordinatorUnavailableError, StateError
-from domo_server.tables import enrolments, evaluations, events, rounds, runs, silos, updates
+from domo_server.tables import (
+    enrolments,
+    evaluations,
+    events,
+    rounds,
+    runs,
+    silos,
+    updates,
+    webhooks,
+)
 
 Row = Mapping[str, Any]
 
@@ -320,6 +329,37 @@ class Store:
             .limit(limit)
         )
         return self._rows(newest)[::-1]
+
+    # webhooks
+
+    def oldest_events(self, after: int, kinds: Sequence[str], limit: int) -> list[dict[str, Any]]:
+        """The oldest `limit` events of these kinds with a higher id, oldest first."""
+        wanted = (events.c.event_id > after) & events.c.kind.in_(kinds)
+        return self._rows(select(events).where(wanted).order_by(events.c.event_id).limit(limit))
+
+    def runs_with_event(self, kinds: Sequence[str]) -> set[str]:
+        """Runs that have an event of one of these kinds."""
+        return {r["run_id"] for r in self._rows(select(events).where(events.c.kind.in_(kinds)))}
+
+    def keep_hooks(self, hooks: Sequence[str]) -> None:
+        """Forget webhooks that are not configured any more; new ones begin at the newest event."""
+        with self._transaction() as c:
+            c.execute(delete(webhooks).where(webhooks.c.hook.not_in(hooks)))
+            known = set(c.execute(select(webhooks.c.hook)).scalars())
+            newest = c.execute(select(func.max(events.c.event_id))).scalar() or 0
+            for hook in hooks:
+                if hook not in known:
+                    c.execute(insert(webhooks).values(hook=hook, event_id=newest))
+
+    def hook_at(self, hook: str) -> int:
+        """The last event that a webhook is through with."""
+        row = self._one(select(webhooks).where(webhooks.c.hook == hook))
+        return 0 if row is None else int(row["event_id"])
+
+    def move_hook(self, hook: str, event_id: int) -> None:
+        """A webhook is through with an event."""
+        with self._transaction(in_round=True) as c:
+            c.execute(update(webhooks).where(webhooks.c.hook == hook).values(event_id=event_id))
 
 
 def _round(table: Table, run_id: str, round_index: int) -> ColumnElement[bool]:

@@ -117,3 +117,10 @@ events = Table(
     Column("silo_id", String(64)),
 )
 Index("ix_events_run_id", events.c.run_id)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("hook", String(64), primary_key=True),
+    Column("event_id", Integer, nullable=False),
+)

@@ -179,7 +179,7 @@ def test_a_database(tmp_path: Path) -> None:
     bytes_before = file.read_bytes()
     outcome = check(write(tmp_path))
     assert outcome.code == 0
-    newest = module._version("x", "0003").text.split()[-1]
+    newest = module._version("x", "0004").text.split()[-1]
     assert any(f"can be reached, version {newest}" in f["text"] for f in outcome.found)
     assert [p.name for p in state.iterdir()] == ["coordinator.db"]
     assert file.read_bytes() == bytes_before

@@ -21,7 +21,13 @@ from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
 from domo_proto.errors import STATUS_OF
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.config import FederationFile, ServerConfig, TlsConfig, TrackersConfig
+from domo_server.config import (
+    FederationFile,
+    ServerConfig,
+    TlsConfig,
+    TrackersConfig,
+    WebhookConfig,
+)
 from domo_server.round_state import TRANSITIONS, Phase, Signal
 from domo_server.transfer import DataServicer, data_handlers
 from tests.unit.domo_proto.test_codec import VECTOR_FRAME
@@ -155,6 +161,7 @@ def described(heading: str) -> dict[str, list[str]]:
         ("`[server]`", ServerConfig),
         ("`[server.tls]`", TlsConfig),
         ("`[server.trackers]`", TrackersConfig),
+        ("`[[server.webhooks]]`", WebhookConfig),
         ("`[[runs]]`", RunConfig),
     ],
 )

@@ -30,7 +30,7 @@ def test_migrations_make_the_tables_of_the_code(engine: Engine) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
-        assert context.get_current_revision() == "0003"
+        assert context.get_current_revision() == "0004"
     tables = set(inspect(engine).get_table_names())
     assert tables == {*metadata.tables, "alembic_version"}
 
