@@ -47,6 +47,8 @@ Row = Mapping[str, Any]
 
 LOCKED_MS = 1500
 """How long a start waits for a SQLite file that another process holds."""
+BUSY_MS = 5000
+"""And how long everything after it; the driver's own default."""
 
 
 def now_text() -> str:
@@ -85,7 +87,7 @@ def open_database(url: str) -> Engine:
             if sqlite:  # can it be written, and does nobody hold it?
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 connection.rollback()
-            connection.invalidate()  # the next one waits as long as it should
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_MS}")
     except (SQLAlchemyError, CommandError) as error:
         engine.dispose()
         hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
