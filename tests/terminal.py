@@ -67,6 +67,13 @@ class Terminal:
             return bool(data)
         return True
 
+    def read_for(self, seconds: float) -> str:
+        """What is written in the next so many seconds."""
+        end, before = time.monotonic() + seconds, len(self.raw)
+        while time.monotonic() < end and self._read():
+            pass
+        return self.raw[before:]
+
     def press(self, key: str) -> None:
         """Type something, such as Ctrl-C."""
         os.write(self._fd, key.encode())

@@ -71,7 +71,7 @@ def main_command(
     from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
     from domo_client.metrics import SiloMetrics
     from domo_client.session import connect
-    from domo_client.ui import Ui
+    from domo_client.ui import Ui, certificate_note
 
     silo_id = flags.name or host_name()
     log_context(silo=silo_id)
@@ -92,7 +92,7 @@ def main_command(
         role=flags.role,
         cache=user_cache_path("domo"),
     )
-    ui = Ui(["domo-client", *sys.argv[1:]])
+    ui = Ui(["domo-client", *sys.argv[1:]], certificate_note(flags.tls))
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with ExitStack() as ending:
@@ -116,11 +116,11 @@ def main_command(
             if metrics is not None:
                 metrics.watch(silo)
                 say(f"{silo_id}: metrics at {metrics.url}")
-            ui.joined(silo, flags.server)
-            say(SHARED + (LOG_TOO if flags.share_log else LOG_STAYS))
+            ending.enter_context(ui)
+            ui.joined(silo, flags.server, SHARED + (LOG_TOO if flags.share_log else LOG_STAYS))
             outcome = run_agent(silo, agent_options, ui, once=flags.once)
     except KeyboardInterrupt:
-        say(f"{silo_id}: stopped")
+        ui.stopped(silo_id)
         return
     if outcome is None:
         raise typer.Exit(2)  # declined: what this silo was given does not fit the run

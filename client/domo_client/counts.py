@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 ACTIVITIES = ("evaluating", "training", "downloading", "uploading")
 OUTCOMES = ("accepted", "stale", "refused")
+LOST_S, LOST_BEATS = 5.0, 5
+"""The coordinator is lost after so many seconds, and heartbeats, without an answer."""
 
 
 @dataclass(slots=True)

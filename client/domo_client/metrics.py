@@ -14,7 +14,7 @@ from domo.certificates import read_certificates
 from domo.errors import ConfigError
 from domo.metrics import AtScrape, Metric, Sample, process_registry
 from domo_client.connection import PHASES
-from domo_client.counts import OUTCOMES
+from domo_client.counts import LOST_BEATS, LOST_S, OUTCOMES
 from domo_client.session import Silo
 from domo_proto.channel import TlsFiles
 
@@ -69,8 +69,6 @@ TABLE = (
     ),
 )
 EXAMPLE = "127.0.0.1:9464"
-LOST_S, LOST_BEATS = 5.0, 5
-"""The coordinator is lost after so many seconds, and heartbeats, without an answer."""
 
 
 class SiloMetrics:

@@ -167,6 +167,7 @@ class Silo:
         self.on_step: Callable[[LocalRound, int], None] = lambda rnd, done: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
         self.outcome: Outcome | None = None
+        self.waits_for = ""  # what the coordinator said that a run waits for
 
     def __enter__(self) -> Self:
         return self
@@ -283,6 +284,7 @@ class Silo:
                 self.outcome = Outcome(offer.run_id, turn.outcome, turn.text, turn.round_index)
                 self._note(logging.INFO, f"run {offer.run_id}: {turn.outcome.lower()}: {turn.text}")
                 return
+            self.waits_for = turn.text if turn.action == "ASK_AGAIN" else ""
             if turn.action == "ASK_AGAIN":
                 continue
             if VectorId.FROZEN in turn.vectors:

@@ -164,7 +164,7 @@ def run_and_keep(
 
         def show(record: ModelRecord) -> None:
             say(_line(config, record, len(silos)))
-            bar.update(rounds, completed=record.model_index)
+            bar.update(rounds, completed=record.model_index, refresh=True)
 
         result = simulate(
             config, task, silos, device=device, on_model=show, participants=participants
@@ -237,6 +237,7 @@ def run_comparison(
         def show(method: str, seed: int, metric: str, value: float) -> None:
             say(f"seed {seed}  {method:12} {metric} {_shown(metric, value)}")
             bar.advance(runs)
+            bar.refresh()
 
         result = compare.compare(setting, methods, seeds, jobs=jobs, on_done=show)
     (out / "comparison.json").write_text(compare.to_json(result), encoding="utf-8")
@@ -253,11 +254,16 @@ def run_comparison(
 
 
 def _progress() -> AbstractContextManager[Progress]:
-    """A live bar below the lines, on a terminal only."""
+    """A live bar below the lines, on a terminal only; drawn by whoever prints the lines."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     disable = not console.is_terminal
     return Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, disable=disable
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=disable,
+        auto_refresh=False,
     )
 
 

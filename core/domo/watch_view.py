@@ -45,9 +45,9 @@ def view(
         _progress(run, size.width),
         *_remarks(run, away, size.width),
     ]
-    foot = [] if last else [Text("Ctrl-C stops watching; the run goes on", style="dim")]
+    foot = [] if last else [Text("Ctrl-C stops watching; the run goes on", style="dim"), Text("")]
     room = size.height - 1 - len(head) - len(foot)
-    newest = list(reversed(events))[: min(SHOWN_EVENTS, room // 3)]
+    newest = list(reversed(events))[: min(SHOWN_EVENTS, max(0, room - 3) // 2)]
     shown = [_event_line(e, size.width) for e in reversed(newest)]
     table = _silos(run, silos, size.width, room - len(shown))
     return Group(*head, *table, *shown, *foot)

@@ -136,6 +136,21 @@ class Run(Intake):
             reported.add(silo_id)
             self.broadcast.notify()
 
+    def waits(self) -> str:
+        """What a silo without a turn waits for, in words that name no other silo."""
+        phase = self.state.phase
+        if phase is Phase.PAUSED:
+            return "the run is paused by the admin"
+        if self.roster is None:
+            return "the run begins when all its silos have enrolled"
+        if phase is Phase.OPEN and self.sampled:
+            there = sum(silo_id in self.accepted for silo_id in self.sampled)
+            r = self.state.round_index + 1
+            return f"round {r} has updates of {there} of its {len(self.sampled)} silos"
+        if phase is Phase.EVALUATING:
+            return "the last model is being tested"
+        return ""
+
     def turn_for(self, silo_id: str, evaluated_index: int) -> Turn | None:
         """What the silo is to do now; None: nothing yet."""
         r, phase = self.state.round_index, self.state.phase

@@ -77,7 +77,9 @@ class DataServicer:
         progress.made()
         if turn is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"
-            answer = pb.RoundHeader(action=pb.ASK_AGAIN, run_id=run.run_id)
+            answer = pb.RoundHeader(
+                action=pb.ASK_AGAIN, run_id=run.run_id, outcome_text=run.waits()
+            )
             await context.write(answer.SerializeToString())
             return
         if turn.action == "train":
