@@ -205,8 +205,7 @@ def final_numbers(run: RunDetail) -> dict[str, str]:
 
 def stalled(run: RunSummary) -> str:
     """Why a run does not get on; empty: it does, or the coordinator does not say."""
-    reason = getattr(run, "stalled", None)
-    return f"stalled: {reason}" if reason else ""
+    return f"stalled: {run.stalled}" if run.stalled else ""
 
 
 def state_text(run: RunSummary) -> Text:

@@ -275,7 +275,7 @@ def _line(config: RunConfig, record: ModelRecord, num_silos: int) -> str:
     if made := record.made_by:
         parts.append(f"train loss {made.train_loss:.4f}")
         parts.append(f"{len(made.participants)} of {num_silos} silos")
-    return "   ".join(parts)
+    return "  ".join(parts)
 
 
 def _shown(name: str, value: float) -> str:

@@ -22,7 +22,7 @@ from domo.errors import (
     UnknownSiloError,
 )
 from domo.log_lines import setup_logging
-from domo_proto.channel import TlsFiles, make_channel
+from domo_proto.channel import TlsFiles, is_loopback, make_channel
 
 if TYPE_CHECKING:
     from domo_server.app import Started
@@ -92,6 +92,8 @@ def main_command(
 
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     """Say where it listens; the link holds the admin token, which no log file should."""
+    from domo.remote import DASHBOARD
+
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
     token = settings.state_dir / "admin-token"
     say(f"domo-server: silos at {where.grpc_address} ({tls}), state in {settings.state_dir}")
@@ -99,16 +101,26 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     say(f"  log in     {where.login_url if link else f'the token is in {token}'}")
     if where.run_ids:
         say(f"  runs       {', '.join(where.run_ids)}")
-        say(
-            f"next: start the silos, each with: domo-client --server {where.grpc_address} "
-            "--name NAME --data DIR"
-        )
+        say(f"next: start the silos, each with: {_silo_command(settings, where.grpc_address)}")
+        at = where.dashboard_url
+        say("and watch: domo watch" + ("" if at == DASHBOARD else f" --server {at}"))
     else:
         say("idle: no run is configured. Start one with a configuration file:")
         say("  domo-server --config federation.toml")
         say("or hand one to this coordinator:")
         say(f"  domo submit federation.toml --server {where.dashboard_url}")
     console.file.flush()
+
+
+def _silo_command(settings: "ServerConfig", address: str) -> str:
+    """What an operator types: with the TLS files that this coordinator asks for."""
+    host, _, port = address.rpartition(":")
+    here = f"HOST:{port}" if host in ("0.0.0.0", "[::]") else address
+    command = f"domo-client --server {here} --name NAME --data DIR"
+    if settings.tls is None:
+        return command if is_loopback(address) else f"{command} --insecure"
+    mutual = " --tls-cert CERT --tls-key KEY" if settings.tls.client_ca else ""
+    return f"{command} --tls-ca CA{mutual}"
 
 
 @app.command()
