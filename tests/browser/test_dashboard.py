@@ -164,7 +164,10 @@ def test_two_runs_side_by_side(page: Page, server: Coordinator) -> None:
 def test_a_silo_is_dropped_and_taken_back(page: Page, server: Coordinator) -> None:
     page.go("#/silos/site-b")
     assert page.text("#view-silo h1") == "site-b"
-    page.until(lambda: "359" in page.text("#view-silo .settings"), "with its samples")
+    machine = '#view-silo [aria-label="Silo and machine"]'
+    page.until(lambda: "359 samples" in page.text(machine), "with its samples")
+    page.until(lambda: "B of" in page.text(machine), "memory of its machine")
+    page.until(lambda: "keeps its log lines to itself" in page.text("#view-silo"), "its log")
     page.click("#view-silo .hero-title button")
     page.fill("#ask-reason", "its GPU is broken")
     page.say_yes()

@@ -1,5 +1,7 @@
 """The loop API against a real coordinator: what each way to go through a round does."""
 
+import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -69,6 +71,27 @@ def unsent(server: Coordinator) -> None:
     assert (run["state"], run["rounds_done"], run["waiting_for"]) == ("OPEN", 0, ["site-a"])
     spool = server.state_dir / "runs" / run["run_id"] / "spool"
     assert not list(spool.rglob("*.*"))
+
+
+def test_log_lines_leave_the_site_only_where_that_is_wanted(tmp_path: Path) -> None:
+    def says(log: Any) -> bool:
+        return any("finished" in line["text"] for line in log["lines"])
+
+    run = own_run(tmp_path, nn.Linear(2, 1), num_rounds=1, evaluate_every=0)
+    with coordinator(tmp_path, run) as server, join(server, tmp_path, "site-b"):
+        with join(server, tmp_path, share_log=True) as silo:
+            for rnd in silo.rounds(model(), samples=4):
+                logging.getLogger("my_task").error("patient 7")
+                train(rnd)
+            log = server.until("/silos/site-a/log", says)
+        assert server.get("/silos/site-b/log") == {"shared": False, "lines": []}
+    texts = [line["text"] for line in log["lines"]]
+    run_id = server.run_ids[0]
+    assert texts[0].startswith(f"joined {server.address}")
+    assert texts[1:3] == [f"run {run_id}: enrolled with 4 samples", "round 1 of 1: 1 steps"]
+    assert re.fullmatch(r"round 1: accepted, \d+\.\d s", texts[3])
+    assert texts[4] == f"run {run_id}: finished: all 1 rounds are committed"
+    assert "patient 7" not in str(log)
 
 
 def test_a_run_makes_exactly_p_steps_in_each_round_and_tests_every_model(tmp_path: Path) -> None:

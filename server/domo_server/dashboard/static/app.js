@@ -1,5 +1,6 @@
 // Entry: keeps what the coordinator said last, and hands it to the page that is shown.
 
+import { renderCertificate } from "./certificate.js";
 import { ComparePage } from "./compare_page.js";
 import { byId, getJson, setAttr, setText } from "./dom.js";
 import { formatClock } from "./format.js";
@@ -42,6 +43,7 @@ function draw() {
     const page = pages[route.page];
     page.update(state, route);
     setText(byId("version"), `coordinator ${state.status.version}`);
+    renderCertificate(state.status);
     document.title = `${page.title(state, route)} \u2013 domo`;
   });
 }

@@ -1,5 +1,7 @@
 // The charts of a run, and of several runs over one another.
 
+import { CROWD } from "./crowd.js";
+import { h, keyed, setText } from "./dom.js";
 import { Plot } from "./plot.js";
 import { formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
 import { lastRound } from "./scale.js";
@@ -75,18 +77,64 @@ function siloPoints(name, rounds) {
 
 let boards = 0;
 
-/** All charts of one place on the page; hiding a line hides it in each of them. */
+const NUM_PICKS = 7;
+
+/**
+ * All charts of one place on the page; what is hidden, picked or pointed at is so in each of them.
+ *
+ * `onFocus(id)` is told which line is pointed at; null: none.
+ */
 export class Board {
-  constructor(host) {
+  constructor(host, onFocus = () => {}) {
     this.hidden = new Set();
+    this.picked = new Map(); // id of a line -> its colour, 2 to 8
+    this.lit = null;
+    this.onFocus = onFocus;
     this.sync = `board-${(boards += 1)}`;
     this.plots = SPECS.map((spec) => new Plot(spec, this));
-    host.append(...this.plots.map((plot) => plot.node));
+    this.many = h("p", { class: "many-silos muted small", hidden: true });
+    this.choice = h("select", { "aria-label": "Highlight a silo" });
+    this.choice.addEventListener("change", () => {
+      if (this.choice.value) this.pick(this.choice.value);
+      this.choice.value = "";
+    });
+    this.words = h("span", {});
+    this.many.append(this.words, this.choice);
+    host.append(this.many, ...this.plots.map((plot) => plot.node));
   }
 
   toggle(id) {
     if (!this.hidden.delete(id)) this.hidden.add(id);
     this.again?.();
+  }
+
+  /** Give a line of a crowd a colour, or take it away; the oldest goes where there are too many. */
+  pick(id) {
+    if (!this.picked.delete(id)) {
+      if (this.picked.size >= NUM_PICKS) this.picked.delete(this.picked.keys().next().value);
+      const taken = new Set(this.picked.values());
+      this.picked.set(id, [2, 3, 4, 5, 6, 7, 8].find((slot) => !taken.has(slot)));
+    }
+    this.again?.();
+  }
+
+  /** Let the line of an id stand out in all charts that have it. */
+  focus(id) {
+    if (id === this.lit) return;
+    this.lit = id;
+    for (const plot of this.plots) plot.light(id);
+    this.onFocus(id);
+  }
+
+  showChoice(roster) {
+    this.many.hidden = roster.length <= CROWD;
+    if (this.many.hidden) return;
+    setText(this.words, `Of ${roster.length} silos: the thick line is the median, the band holds the ` +
+      "middle half, grey lines are single silos.");
+    const items = [{ id: "", words: "Highlight a silo" }, ...roster.map((id) =>
+      ({ id, words: this.picked.has(id) ? `\u2713 ${id}` : id }))];
+    keyed(this.choice, items, (x) => x.id, (x) => h("option", { value: x.id }), (option, x) =>
+      setText(option, x.words));
   }
 
   moveTo(x) {
@@ -100,6 +148,8 @@ export class Board {
   /** One run: a line for each silo where silos differ. */
   showRun(run, history, roster) {
     this.again = () => this.showRun(run, history, roster);
+    const isCrowd = roster.length > CROWD;
+    this.showChoice(roster);
     const all = (key) => [{ id: "run", name: key === "seconds" ? "round" : "all silos", slot: 1,
       points: pointsOf(key, history) }];
     const slots = new Map(roster.map((id, i) => [id, i + 2]));
@@ -112,7 +162,8 @@ export class Board {
       const { key } = plot.spec;
       const lines = { train: () => silos("train_loss"), norm: () => silos("update_norm"),
         cosine: () => silos("cosine") }[key];
-      plot.update(lines ? lines() : all(key), lastRound(run.rounds_done, run.num_rounds), run.rounds_done);
+      plot.update(lines ? lines() : all(key), lastRound(run.rounds_done, run.num_rounds),
+        run.rounds_done, Boolean(lines) && isCrowd);
     }
   }
 

@@ -9,15 +9,31 @@ import { historyOf, showsChange } from "./history.js";
 import { compareLink } from "./router.js";
 import { renderSilos } from "./silos.js";
 
+const cardOf = (event) => event.target.closest("[data-key]");
+
+/** Mark the card of the silo whose line is pointed at. */
+function lightCard(id) {
+  for (const card of byId("silos").children) {
+    setAttr(card, "data-lit", card.dataset.key === id ? "" : null);
+  }
+}
+
 export class Overview {
   constructor(host, draw) {
     this.host = host;
     this.draw = draw;
-    this.board = new Board(byId("curves-charts"));
+    const grid = byId("silos");
+    this.board = new Board(byId("curves-charts"), lightCard);
+    for (const begin of ["pointerover", "focusin"]) {
+      grid.addEventListener(begin, (event) => this.board.focus(cardOf(event)?.dataset.key ?? null));
+    }
+    for (const end of ["pointerleave", "focusout"]) {
+      grid.addEventListener(end, () => this.board.focus(null));
+    }
     this.buttons = new RunButtons(byId("hero-actions"));
     setUpEvents(draw);
-    byId("silos").addEventListener("click", (event) => {
-      const id = event.target.closest("button")?.closest("[data-key]").dataset.key;
+    grid.addEventListener("click", (event) => {
+      const id = event.target.closest("button") && cardOf(event).dataset.key;
       const silo = this.state?.status.silos.find((x) => x.silo_id === id);
       if (silo) askSilo(silo);
     });

@@ -1,31 +1,93 @@
-// One silo: what it is, what it does, its part in the rounds, what was refused or failed.
+// One silo: what it does, its machine, its part in the rounds, its log, what was refused or failed.
 
 import { askSilo } from "./actions.js";
+import { validity } from "./certificate.js";
 import { fields, getJson, h, keyed, setAttr, setText } from "./dom.js";
 import { isProblem, renderList } from "./events.js";
 import {
-  NONE, formatAgo, formatBytes, formatCount, formatLoss, formatNumber, formatSpeed,
+  NONE, formatAgo, formatBytes, formatCount, formatLoss, formatNumber, formatPercent, formatSpeed,
 } from "./format.js";
+import { LogTail } from "./log_tail.js";
 import { runLink } from "./router.js";
 import { phaseTime } from "./silos.js";
 
 const AGAIN_MS = 2000;
 
-const FACTS = [
-  ["Phase", (silo, elapsed) => `${silo.phase} ${phaseTime(silo, elapsed)}`],
-  ["Last heard of", (silo, elapsed) =>
-    formatAgo(silo.last_seen_s == null ? null : silo.last_seen_s + elapsed)],
-  ["Step of the round", (silo) =>
-    silo.num_steps ? `${formatCount(silo.step)} of ${formatCount(silo.num_steps)}` : NONE],
-  ["Training loss now", (silo) => formatLoss(silo.loss)],
-  ["Role", (silo) => (silo.role === "evaluator" ? "evaluator: tests only" : "trainer")],
-  ["Device", (silo) => silo.device || NONE],
-  ["Version", (silo) => silo.software_version || NONE],
-  ["Training samples", (silo) => formatCount(silo.num_samples)],
-  ["Test samples", (silo) => formatCount(silo.num_eval_samples)],
-  ["Received", (silo) => `${formatBytes(silo.bytes_received)} (${formatSpeed(silo.received_per_s)})`],
-  ["Sent", (silo) => `${formatBytes(silo.bytes_sent)} (${formatSpeed(silo.sent_per_s)})`],
+/** A fact is {text}, and perhaps {part}: the share of a bar, {warn}, {href}. */
+const text = (of) => (...given) => ({ text: of(...given) });
+
+/** So much of a whole is used: "3.1 of 8.0 GB, 39 %". */
+function used(bytes, whole, warnFrom) {
+  if (bytes == null || !whole) return { text: bytes == null ? NONE : formatBytes(bytes) };
+  const part = bytes / whole;
+  return { text: `${formatBytes(bytes)} of ${formatBytes(whole)}`, part, warn: part >= warnFrom };
+}
+
+function certificate(silo, { tls }) {
+  if (silo.certificate_end) {
+    const { words, isSoon } = validity(silo.certificate_end);
+    return { text: words, warn: isSoon };
+  }
+  if (silo.last_seen_s == null && silo.phase === "offline") return { text: NONE };
+  return { text: tls ? "none of its own; the coordinator's is checked" : "no TLS" };
+}
+
+const NOW = [
+  ["Phase", text((silo, _, elapsed) => `${silo.phase} ${phaseTime(silo, elapsed)}`)],
+  ["Run", (silo) => (silo.run_id ? { text: silo.run_id, href: runLink(silo.run_id) } : { text: NONE })],
+  ["Round", text((silo) => (silo.round_index == null ? NONE : formatCount(silo.round_index + 1)))],
+  ["Step of the round", (silo) => (silo.num_steps
+    ? { text: `${formatCount(silo.step)} of ${formatCount(silo.num_steps)}`,
+      part: silo.step / silo.num_steps } : { text: NONE })],
+  ["Training loss now", text((silo) => formatLoss(silo.loss))],
+  ["Last heard of", text((silo, _, elapsed) => {
+    const ago = formatAgo(silo.last_seen_s == null ? null : silo.last_seen_s + elapsed);
+    return silo.away ? `${ago}; ${silo.away}` : ago;
+  })],
+  ["Received", text((silo) =>
+    `${formatBytes(silo.bytes_received)}, ${formatSpeed(silo.received_per_s)}`)],
+  ["Sent", text((silo) => `${formatBytes(silo.bytes_sent)}, ${formatSpeed(silo.sent_per_s)}`)],
 ];
+
+const MACHINE = [
+  ["Training data", text((silo) => samples(silo.num_samples))],
+  ["Test data", text((silo) => samples(silo.num_eval_samples))],
+  ["Device", text((silo) => silo.device || NONE)],
+  ["GPU memory", ({ resources: r }) =>
+    used(r?.gpu_memory_used_bytes, r?.gpu_memory_total_bytes, 0.95)],
+  ["GPU busy", ({ resources: r }) => ({ text: formatPercent(r?.gpu_busy), part: r?.gpu_busy })],
+  ["Memory of the machine", ({ resources: r }) => used(r?.memory_available_bytes == null ? null
+    : r.memory_total_bytes - r.memory_available_bytes, r?.memory_total_bytes, 0.95)],
+  ["Memory of domo-client", text(({ resources: r }) => formatBytes(r?.process_memory_bytes))],
+  ["Disk free", text(({ resources: r }) => formatBytes(r?.disk_free_bytes))],
+  ["Certificate", certificate],
+  ["Version", text((silo) => silo.software_version || NONE)],
+  ["Role", text((silo) => (silo.role === "evaluator" ? "evaluator: tests only" : "trainer"))],
+];
+
+const samples = (count) => (count == null ? NONE : `${formatCount(count)} samples`);
+
+/** Rows of name, value and bar; each has its place, whatever is known. */
+function renderFacts(host, facts, ...given) {
+  const create = ([words]) => h("div", {}, h("dt", {}, words),
+    h("dd", {}, h("span", { "data-f": "text" }), h("progress", { max: 1, value: 0, "data-f": "bar",
+      "aria-label": words, hidden: true })));
+  keyed(host, facts, ([words]) => words, create, (row, [, of]) => {
+    const fact = of(...given);
+    const part = fields(row);
+    if (fact.href) {
+      if (part.text.firstElementChild?.getAttribute("href") !== fact.href) {
+        part.text.replaceChildren(h("a", { href: fact.href }, fact.text));
+      }
+    } else {
+      setText(part.text, fact.text);
+    }
+    setAttr(part.text, "class", fact.warn ? "note" : null);
+    part.bar.hidden = fact.part == null;
+    part.bar.value = fact.part ?? 0;
+    setAttr(part.bar, "data-warn", fact.warn ? "" : null);
+  });
+}
 
 export class SiloPage {
   constructor(host, draw) {
@@ -34,16 +96,21 @@ export class SiloPage {
     this.detail = null;
     const f = (name, tag, attributes = {}, ...children) =>
       (this[name] = h(tag, attributes, ...children));
+    this.log = new LogTail();
     f("missing", "p", { class: "panel empty", hidden: true });
-    f("body", "div", { class: "view" },
-      h("section", { class: "panel", "aria-label": "Silo" },
+    f("body", "div", { class: "view halves" },
+      h("section", { class: "panel whole", "aria-label": "Silo" },
         h("p", { class: "eyebrow" }, "Silo"),
         h("div", { class: "hero-title" }, f("name", "h1"), f("phase", "span", { class: "badge" }),
           h("span", { class: "grow" }), f("act", "button", { type: "button", class: "admin-only" })),
         f("dropped", "p", { class: "note", hidden: true }),
-        f("error", "p", { class: "error", hidden: true }),
+        f("trouble", "div", { class: "trouble", hidden: true },
+          f("error", "p", { class: "error" }), f("advice", "p", {})),
         f("said", "p", { class: "only-read", "aria-live": "polite" }),
-        f("facts", "dl", { class: "settings" })),
+        f("now", "dl", { class: "settings" })),
+      h("section", { class: "panel", "aria-label": "Silo and machine" },
+        h("div", { class: "row head" }, h("h2", {}, "Silo and machine")),
+        f("machine", "dl", { class: "settings" })),
       h("section", { class: "panel", "aria-label": "Rounds" },
         h("div", { class: "row head wrap" }, h("h2", {}, "Rounds"),
           f("sum", "p", { class: "muted small" })),
@@ -54,6 +121,7 @@ export class SiloPage {
             ...["Round", "In or out", "Steps", "Update norm", "Train loss"].map((x, i) =>
               h("th", { scope: "col", class: i > 1 ? "num" : "" }, x)))),
             f("rounds", "tbody")))),
+      this.log.node,
       h("section", { class: "panel", "aria-label": "Refusals, failures, warnings" },
         h("div", { class: "row head" }, h("h2", {}, "Refusals, failures, warnings")),
         f("noProblems", "p", { class: "empty" }, "None among its last 50 events."),
@@ -74,6 +142,7 @@ export class SiloPage {
   enter() {
     this.stamp = null;
     this.detail = null;
+    this.log.forget(null);
   }
 
   update(state, { id }) {
@@ -85,7 +154,7 @@ export class SiloPage {
     this.silo = silo;
     const elapsed = (performance.now() - state.receivedAt) / 1000;
     const newest = state.events.find((event) => event.silo_id === id)?.event_id;
-    this.fetch(id, `${id} ${newest} ${state.run?.run_id} ${state.run?.rounds_done}`);
+    this.fetch(id, `${id} ${newest} ${state.run?.run_id} ${state.run?.rounds_done} ${silo.error}`);
     const isOut = silo.dropped != null;
     const phase = isOut ? "dropped" : silo.phase;
     setText(this.name, id);
@@ -97,11 +166,13 @@ export class SiloPage {
     setAttr(this.act, "class", `admin-only ${isOut ? "primary" : "quiet danger"}`);
     this.dropped.hidden = !isOut;
     setText(this.dropped, `Left out by the admin: ${silo.dropped}`);
-    this.error.hidden = !silo.error;
+    this.trouble.hidden = !silo.error;
     setText(this.error, silo.error ?? "");
-    const create = ([words]) => h("div", {}, h("dt", {}, words), h("dd", {}));
-    keyed(this.facts, FACTS, ([words]) => words, create, (row, [, of]) =>
-      setText(row.lastChild, of(silo, elapsed)));
+    const known = this.detail?.silo_id === id && this.detail.error === silo.error;
+    setText(this.advice, (known && this.detail.advice) || "\u00a0");
+    renderFacts(this.now, NOW, silo, state.status, elapsed);
+    renderFacts(this.machine, MACHINE, silo, state.status, elapsed);
+    this.log.update(id);
     if (this.detail?.silo_id === id) this.drawDetail(this.detail);
   }
 

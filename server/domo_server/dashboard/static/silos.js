@@ -1,17 +1,20 @@
-// One card for each silo, always at the same place; the line above counts them by phase.
+// One card for each silo, the line above counts them by phase. A few stay where they are; of many
+// those that need somebody come first.
 
+import { CROWD } from "./crowd.js";
 import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
 import {
   NONE, formatBytes, formatClock, formatCount, formatDuration, formatLoss, formatSpeed,
 } from "./format.js";
 import { dialAddress } from "./header.js";
+import { Order } from "./order.js";
 import { siloLink } from "./router.js";
 
 const PHASES = [
   "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
   "offline", "dropped",
 ];
-const MANY = 24; // from here on cards are small; a silo's page has the rest
+const order = new Order();
 
 function create(silo) {
   const cell = (name, label) => h("div", {}, h("dt", {}, label), h("dd", { "data-f": name }));
@@ -21,14 +24,19 @@ function create(silo) {
     h("div", { class: "row" },
       h("h3", {}, h("a", { "data-f": "id", href: siloLink(silo.silo_id) })),
       h("span", { class: "badge", "data-f": "phase" })),
-    h("p", { class: "muted small one-line", "data-f": "about" }),
+    h("p", { class: "muted small one-line about", "data-f": "about" }),
     h("p", { class: "small note", "data-f": "dropped", hidden: true }),
+    h("p", { class: "error small", "data-f": "error", hidden: true }),
     h("progress", { max: 1, value: 0, "data-f": "bar" }),
-    h("p", { class: "small row wrap" }, h("span", { "data-f": "step" }),
+    h("p", { class: "small row wrap step-row" }, h("span", { "data-f": "step" }),
       h("span", { class: "muted", "data-f": "seen" })),
+    h("p", { class: "small muted one-line flow" },
+      h("span", { "aria-hidden": "true" }, "\u2193 "), h("span", { class: "only-read" }, "received "),
+      h("span", { "data-f": "in" }), " \u00a0 ",
+      h("span", { "aria-hidden": "true" }, "\u2191 "), h("span", { class: "only-read" }, "sent "),
+      h("span", { "data-f": "out" })),
     h("dl", {}, cell("samples", "Samples"), cell("loss", "Train loss"),
       cell("received", "Received"), cell("down", "Down"), cell("sent", "Sent"), cell("up", "Up")),
-    h("p", { class: "error small", "data-f": "error", hidden: true }),
     h("p", { class: "admin-only row end" }, h("button", { type: "button", "data-f": "act" })),
   );
 }
@@ -50,7 +58,10 @@ export function phaseTime(silo, elapsed) {
   return silo.phase_s == null ? "" : `for ${formatDuration(silo.phase_s + elapsed)}`;
 }
 
-function update(card, silo, { run, elapsed }) {
+const flowWords = (bytes, speed) =>
+  `${formatBytes(bytes)}${speed >= 1 ? `, ${formatSpeed(speed)}` : ""}`;
+
+function update(card, silo, { run, elapsed, isMany }) {
   const part = fields(card);
   const isOut = silo.dropped != null;
   const shown = isOut ? "dropped" : silo.phase;
@@ -64,22 +75,30 @@ function update(card, silo, { run, elapsed }) {
   setAttr(card, "data-dropped", isOut ? "" : null);
   setText(part.phase, shown);
   setAttr(part.phase, "data-phase", shown);
-  const about = [silo.role === "evaluator" ? "evaluator" : "", silo.device,
-    silo.software_version && `v${silo.software_version}`, isOut ? silo.phase : "",
-    awaited && !isOut ? "the run waits for it" : ""];
+  const awaits = awaited && !isOut ? "the run waits for it" : "";
+  const role = silo.role === "evaluator" ? "evaluator" : "";
+  const about = isMany
+    ? [role, silo.away, awaits && "awaited", silo.num_samples == null ? "" : `${formatCount(silo.num_samples)} samples`,
+      silo.loss == null ? "" : `loss ${formatLoss(silo.loss)}`]
+    : [silo.away, role, silo.device, silo.software_version && `v${silo.software_version}`,
+      isOut ? silo.phase : "", awaits];
   setText(part.about, about.filter(Boolean).join(" \u00b7 ") || "\u00a0");
   part.bar.value = training ? silo.step / silo.num_steps : Number(done);
   setAttr(part.bar, "aria-label", `Local steps of ${silo.silo_id}`);
   setText(part.step, stepWords(silo, numRounds));
   const seen = silo.last_seen_s == null ? null : silo.last_seen_s + elapsed;
   const silent = silo.phase !== "offline" && seen > 10 ? `, silent for ${formatDuration(seen)}` : "";
-  setText(part.seen, `${silo.phase} ${phaseTime(silo, elapsed)}${silent}`);
+  const phase = isMany ? "" : `${silo.phase} `; // the badge says it
+  setText(part.seen, `${phase}${phaseTime(silo, elapsed)}${silent}`);
   setText(part.loss, formatLoss(silo.loss));
   setText(part.samples, formatCount(silo.num_samples ?? silo.num_eval_samples));
   setText(part.sent, formatBytes(silo.bytes_sent));
   setText(part.received, formatBytes(silo.bytes_received));
-  setText(part.down, silo.phase === "offline" ? NONE : formatSpeed(silo.received_per_s));
-  setText(part.up, silo.phase === "offline" ? NONE : formatSpeed(silo.sent_per_s));
+  const isOff = silo.phase === "offline";
+  setText(part.down, isOff ? NONE : formatSpeed(silo.received_per_s));
+  setText(part.up, isOff ? NONE : formatSpeed(silo.sent_per_s));
+  setText(part.in, flowWords(silo.bytes_received, isOff ? 0 : silo.received_per_s));
+  setText(part.out, flowWords(silo.bytes_sent, isOff ? 0 : silo.sent_per_s));
   part.dropped.hidden = !isOut;
   setText(part.dropped, `Left out by the admin${silo.dropped ? `: ${silo.dropped}` : ""}`);
   setText(part.act, isOut ? "Re-admit" : "Drop");
@@ -87,6 +106,7 @@ function update(card, silo, { run, elapsed }) {
   setAttr(part.act, "aria-label", `${isOut ? "Re-admit" : "Drop"} ${silo.silo_id}`);
   part.error.hidden = !silo.error;
   setText(part.error, silo.error ?? "");
+  setAttr(part.error, "title", silo.error);
 }
 
 /** Draw all silos, or the command that makes one. */
@@ -103,7 +123,11 @@ export function renderSilos({ status, run, receivedAt }) {
   const counts = PHASES.map((phase) => [phases.filter((x) => x === phase).length, phase]);
   const words = counts.filter(([n]) => n > 0).map(([n, phase]) => `${n} ${phase}`);
   setText(byId("silos-sum"), words.join(" \u00b7 "));
-  byId("silos").classList.toggle("many", silos.length > MANY);
-  keyed(byId("silos"), silos, (x) => x.silo_id, create, (card, x) =>
-    update(card, x, { run, elapsed }));
+  const grid = byId("silos");
+  const isMany = silos.length > CROWD;
+  grid.classList.toggle("many", isMany);
+  const isHeld = grid.matches(":hover") || grid.contains(document.activeElement);
+  const shown = isMany ? order.sort(silos, run, performance.now(), isHeld) : silos;
+  keyed(grid, shown, (x) => x.silo_id, create, (card, x) =>
+    update(card, x, { run, elapsed, isMany }));
 }
