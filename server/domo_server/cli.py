@@ -77,11 +77,10 @@ def main_command(
         "insecure": insecure,
     }
     form = setup_logging(form=log_format, said=True)
-    settings, runs = load_config(config, flags)
-    from domo_server.app import serve  # with torch: a fault in the file is said before
-
     for chatty in ("uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    settings, runs = load_config(config, flags)
+    from domo_server.app import serve  # with torch: a fault in the file is said before
 
     def started(where: "Started") -> None:
         _banner(settings, where, link=form == "text")

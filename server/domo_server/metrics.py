@@ -38,6 +38,9 @@ GAUGES = (
     Metric("domo_run_rounds_wanted", "gauge", "Rounds that the run has in all.", RUN),
     Metric("domo_run_rounds_committed", "gauge", "Rounds that are done; r.", RUN),
     Metric("domo_run_remaining_seconds", "gauge", "Estimate from the last rounds.", RUN),
+    Metric(
+        "domo_run_stalled", "gauge", "1 while the run makes no progress; the page says why.", RUN
+    ),
     Metric("domo_run_waiting_silos", "gauge", "Silos whose update the round waits for.", RUN),
     Metric("domo_train_loss", "gauge", "Mean training loss of the last committed round.", RUN),
     Metric(
@@ -139,6 +142,7 @@ def of_run(run: RunDetail | None, last: RoundRecord | None) -> Iterator[Sample]:
     yield Sample("domo_run_rounds_committed", run.rounds_done, name)
     remaining_s = None if run.state in ENDED else run.remaining_s
     yield Sample("domo_run_remaining_seconds", remaining_s, name)
+    yield Sample("domo_run_stalled", run.stalled is not None, name)
     yield Sample("domo_run_waiting_silos", len(run.waiting_for), name)
     yield Sample("domo_test_accuracy", run.accuracy, name)
     yield Sample("domo_test_loss", run.loss, name)

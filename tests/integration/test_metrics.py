@@ -72,7 +72,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         c.until(f"/runs/{c.run_ids[0]}", lambda r: r["rounds_done"] >= 3 and r["accuracy"])
         server, silo = scrape(f"{c.url}/metrics"), scrape(metrics.url)
         c.post(f"/runs/{c.run_ids[0]}/stop")
-        c.ended()
+        c.until("/events", lambda events: any(e["kind"] == "stopped" for e in events))
         yield Seen(server, silo, scrape(f"{c.url}/metrics"), c.state_dir)
 
 
