@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -19,28 +19,30 @@ def measure(device: torch.device | None, folder: Path) -> Mapping[str, float]:
         device: Where it trains; None, or a CPU: nothing is said of a GPU.
         folder: The state folder.
     """
-    found: dict[str, float | None] = {
-        "process_memory_bytes": process_memory(),
-        "memory_available_bytes": available_memory(),
-        "memory_total_bytes": total_memory(),
-        "disk_free_bytes": _disk_free(folder),
+    asked: dict[str, Callable[[], float]] = {
+        "process_memory_bytes": process_memory,
+        "memory_available_bytes": available_memory,
+        "memory_total_bytes": total_memory,
+        "disk_free_bytes": lambda: shutil.disk_usage(folder).free,
     }
     if device is not None and device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        found |= {
-            "gpu_memory_used_bytes": total - free,
-            "gpu_memory_total_bytes": total,
-            "gpu_busy": _gpu_busy(device),
+        asked |= {
+            "gpu_memory_used_bytes": lambda: _gpu_used(device),
+            "gpu_memory_total_bytes": lambda: torch.cuda.mem_get_info(device)[1],
+            "gpu_busy": lambda: torch.cuda.utilization(device) / 100,  # needs NVML's package
         }
-    return {name: value for name, value in found.items() if value is not None}
+    found = {}
+    for name, ask in asked.items():
+        try:
+            found[name] = ask()
+        except Exception:  # a broken GPU raises anything, and the heartbeat must go on
+            continue
+    return found
 
 
-def process_memory() -> int | None:
-    """Resident bytes of this process; None: not known here."""
-    try:
-        return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None
+def process_memory() -> int:
+    """Resident bytes of this process."""
+    return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def available_memory() -> int:
@@ -81,16 +83,7 @@ def _group(name: str) -> int | None:
         return None
 
 
-def _disk_free(folder: Path) -> int | None:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
-
-
-def _gpu_busy(device: torch.device) -> float | None:
-    """Share of the last moments in which a kernel ran; torch asks NVML, if that is installed."""
-    try:
-        return torch.cuda.utilization(device) / 100
-    except (ImportError, RuntimeError):
-        return None
+def _gpu_used(device: torch.device) -> int:
+    """By all processes."""
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free

@@ -32,3 +32,10 @@ def test_what_is_not_known_is_left_out(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(resources, name, tmp_path / "absent")
     found = measure(None, tmp_path / "absent")
     assert found.keys() == {"memory_available_bytes", "memory_total_bytes"}
+
+
+def test_a_gpu_that_does_not_answer_stops_no_heartbeat(tmp_path: Path) -> None:
+    """No CUDA here, or no such device, raises; so does each call after a kernel has crashed."""
+    found = measure(torch.device("cuda", 99), tmp_path)
+    assert "disk_free_bytes" in found
+    assert not {"gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_busy"} & found.keys()
