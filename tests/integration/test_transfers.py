@@ -286,14 +286,14 @@ def test_a_silent_link_is_noticed_by_the_silo(
 def test_a_nat_that_drops_idle_connections(
     ping_s: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No heartbeat comes while the silo trains: only pings cross the NAT."""
+    """No heartbeat and no answer come while the silo trains: only pings cross the NAT."""
     options = dict(channel.CLIENT_OPTIONS)
     options |= {"grpc.keepalive_time_ms": int(1000 * ping_s), "grpc.http2.ping_timeout_ms": 1000}
     monkeypatch.setattr(channel, "CLIENT_OPTIONS", list(options.items()))
     monkeypatch.setattr(line, "CALL_S", 5.0)
     pause = threading.Event()
     with (
-        coordinator(tmp_path, start(tmp_path), report_interval_s=60.0) as server,
+        coordinator(tmp_path, start(tmp_path), report_interval_s=60.0, long_poll_s=20.0) as server,
         proxy(server.address, idle_s=4.0) as wire,
     ):
         seen = loop(wire.address, tmp_path, between=lambda: pause.wait(5.0))
