@@ -27,6 +27,10 @@ class Writer(Protocol):
 
     name: str
 
+    def prepare(self) -> None:
+        """Import what it needs: seconds that no round should share the interpreter with."""
+        ...
+
     def write(self, run: RunDetail, points: Sequence[Point]) -> None:
         """Write what is not there yet. Blocks; may raise anything, and is then called again."""
         ...
@@ -61,6 +65,8 @@ class Follower:
                 self._task.cancel()
 
     async def _follow(self) -> None:
+        with contextlib.suppress(Exception):  # the first write says why
+            await on_a_thread(self._writer.prepare)
         async for _ in self._read.changes():
             await self.look()
             await asyncio.sleep(PAUSE_S)

@@ -1,5 +1,6 @@
 """Runs in MLflow: one of its runs for each of ours, found again by its tags."""
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -34,10 +35,15 @@ class MlflowWriter:
         self._client: Any = None
         self._known: dict[str, tuple[str, set[tuple[str, int]]]] = {}
 
-    def write(self, run: RunDetail, points: Sequence[Point]) -> None:
-        """Write what is not there yet."""
+    def prepare(self) -> None:
+        """Import MLflow."""
         for name, value in SETTINGS.items():
             os.environ.setdefault(name, value)
+        importlib.import_module("mlflow.tracking")
+
+    def write(self, run: RunDetail, points: Sequence[Point]) -> None:
+        """Write what is not there yet."""
+        self.prepare()
         from mlflow.entities import Metric
         from mlflow.tracking import MlflowClient
 

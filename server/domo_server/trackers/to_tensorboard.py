@@ -1,5 +1,6 @@
 """Runs as TensorBoard's event files, a folder for each run."""
 
+import importlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +25,11 @@ class TensorBoardWriter:
     def __init__(self, folder: Path):
         self._folder = folder
         self._open: dict[str, tuple[Any, set[tuple[str, int]]]] = {}
+
+    def prepare(self) -> None:
+        """Import TensorBoard."""
+        importlib.import_module("torch.utils.tensorboard")
+        importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
 
     def write(self, run: RunDetail, points: Sequence[Point]) -> None:
         """Write what is not there yet."""
