@@ -136,8 +136,9 @@ def test_the_order_changes_seldom_and_not_under_the_pointer(page: Page) -> None:
 
 def test_the_page_of_a_silo(page: Page) -> None:
     page.go("#/silos/silo-00")
-    machine = page.text('[aria-label="Silo and machine"]')
-    assert "79.0 GB of 80.0 GB" in machine
+    panel = '[aria-label="Silo and machine"]'
+    page.until(lambda: "79.0 GB of 80.0 GB" in page.text(panel), "what it has")
+    machine = page.text(panel)
     assert "360 samples" in machine
     assert "no TLS" in machine
     page.until(lambda: "INFO\nline 3" in page.text("#view-silo .log"), "the log")

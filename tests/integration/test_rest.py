@@ -1,6 +1,7 @@
 """REST, the event stream and the page, through ASGI, over a federation that is made up."""
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
@@ -26,7 +27,7 @@ from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.faults import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
-from domo_server.status import ENDED, Event, MetricPoint, SiloStatus
+from domo_server.status import ENDED, Event, MetricPoint, Resources, SiloStatus
 from tests.made_up import Federation
 
 TOKEN = "a-token-of-the-admin-that-is-long-enough"
@@ -156,6 +157,24 @@ def test_a_silo_with_its_rounds_and_events(app: FastAPI, federation: Federation)
     federation.run_list.clear()
     silo = get(app, "/silos/site-b").json()
     assert (silo["rounds_run_id"], silo["rounds"]) == (None, [])
+
+
+def test_resources_are_asked_for_and_not_streamed(app: FastAPI, federation: Federation) -> None:
+    said = Resources(disk_free_bytes=7)
+    federation.silo_list[0] = federation.silo_list[0].model_copy(update={"resources": said})
+    federation.silo_list.append(SiloStatus(silo_id="site-b"))
+    assert get(app, "/silos/site-a/resources").json() == said.model_dump()
+    assert set(get(app, "/silos/site-b/resources").json().values()) == {None}
+    assert get(app, "/silos").json()[0]["resources"]["disk_free_bytes"] == 7
+    refused(get(app, "/silos/site-x/resources"), 404, "not_found", "site-x")
+    streams = app.state.streams
+
+    async def first() -> Any:
+        async with contextlib.aclosing(streams.messages()) as messages:
+            texts = [await anext(messages), await anext(messages)]
+        return json.loads(texts[1].partition("data: ")[2])
+
+    assert asyncio.run(first())["status"]["silos"][0]["resources"] is None
 
 
 def test_the_log_that_a_silo_shares(app: FastAPI) -> None:
@@ -700,6 +719,7 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
         ("GET", "/api/v1/status"),
         ("GET", "/api/v1/silos"),
         ("GET", "/api/v1/silos/{silo_id}"),
+        ("GET", "/api/v1/silos/{silo_id}/resources"),
         ("GET", "/api/v1/silos/{silo_id}/log"),
         ("POST", "/api/v1/silos/{silo_id}/drop"),
         ("POST", "/api/v1/silos/{silo_id}/readmit"),

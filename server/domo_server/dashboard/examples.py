@@ -86,6 +86,15 @@ ROUND = RoundRecord(
     train_loss=2.08,
     drift=0.8,
 )
+RESOURCES = Resources(
+    gpu_memory_used_bytes=12_400_000_000,
+    gpu_memory_total_bytes=85_000_000_000,
+    gpu_busy=0.93,
+    process_memory_bytes=2_100_000_000,
+    memory_available_bytes=98_000_000_000,
+    memory_total_bytes=135_000_000_000,
+    disk_free_bytes=310_000_000_000,
+)
 SILO = SiloStatus(
     silo_id="site-b",
     phase="training",
@@ -104,15 +113,7 @@ SILO = SiloStatus(
     phase_s=1.6,
     sent_per_s=3050.4,
     received_per_s=6100.8,
-    resources=Resources(
-        gpu_memory_used_bytes=12_400_000_000,
-        gpu_memory_total_bytes=85_000_000_000,
-        gpu_busy=0.93,
-        process_memory_bytes=2_100_000_000,
-        memory_available_bytes=98_000_000_000,
-        memory_total_bytes=135_000_000_000,
-        disk_free_bytes=310_000_000_000,
-    ),
+    resources=RESOURCES,
     certificate_end="2026-06-05T09:00:00.000+00:00",
 )
 SILO_LOG = SiloLog(

@@ -11,6 +11,7 @@ from domo.model_card import markdown
 from domo.status import (
     Event,
     History,
+    Resources,
     RoundRecord,
     RunDetail,
     RunSummary,
@@ -66,6 +67,12 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """All silos that have ever joined, by id."""
         return await read.silos()
 
+    async def known(silo_id: str) -> SiloStatus:
+        found = next((s for s in await read.silos() if s.silo_id == silo_id), None)
+        if found is None:
+            raise no_silo(silo_id)
+        return found
+
     @router.get(
         "/silos/{silo_id}",
         responses=answer(examples.SILO_DETAIL) | silo_errors(404, 422),
@@ -73,10 +80,16 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def silo(silo_id: str) -> SiloDetail:
         """One silo: its status, the rounds it was in or left out of and why, its last events."""
-        found = next((s for s in await read.silos() if s.silo_id == silo_id), None)
-        if found is None:
-            raise no_silo(silo_id)
-        return await silo_detail(read, found)
+        return await silo_detail(read, await known(silo_id))
+
+    @router.get(
+        "/silos/{silo_id}/resources",
+        responses=answer(examples.RESOURCES) | silo_errors(404, 422),
+        tags=["silos"],
+    )
+    async def silo_resources(silo_id: str) -> Resources:
+        """Memory, GPU and disk, as it said last; what is not known is null."""
+        return (await known(silo_id)).resources or Resources()
 
     @router.get(
         "/silos/{silo_id}/log",

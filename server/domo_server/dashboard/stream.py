@@ -156,7 +156,7 @@ class StreamHub:
 
     async def _look(self) -> _Now:
         await self._tail.read()
-        status = await self._read.status()
+        status = _light(await self._read.status())
         summary = status.current_run
         if summary is None:
             summary = next(iter(await self._read.runs()), None)
@@ -165,6 +165,12 @@ class StreamHub:
     def _wake_all(self) -> None:
         for wake in self._wakes:
             wake.set()
+
+
+def _light(status: Status) -> Status:
+    """The status without what only a silo's own page shows: it asks for that itself."""
+    silos = [silo.model_copy(update={"resources": None}) for silo in status.silos]
+    return status.model_copy(update={"silos": silos})
 
 
 def _untold(run: RunDetail | None, known: RunDetail | None) -> RunDetail | None:

@@ -141,7 +141,8 @@ export class SiloPage {
 
   enter() {
     this.stamp = null;
-    this.detail = null;
+    this.detail = this.resources = null;
+    this.measuredAt = -Infinity;
     this.log.forget(null);
   }
 
@@ -171,9 +172,22 @@ export class SiloPage {
     const known = this.detail?.silo_id === id && this.detail.error === silo.error;
     setText(this.advice, (known && this.detail.advice) || "\u00a0");
     renderFacts(this.now, NOW, silo, state.status, elapsed);
-    renderFacts(this.machine, MACHINE, silo, state.status, elapsed);
+    const resources = this.resources?.id === id ? this.resources : null;
+    renderFacts(this.machine, MACHINE, { ...silo, resources }, state.status, elapsed);
     this.log.update(id);
+    this.measure(id);
     if (this.detail?.silo_id === id) this.drawDetail(this.detail);
+  }
+
+  /** What the stream leaves out: memory, GPU and disk. */
+  async measure(id) {
+    const now = performance.now();
+    if (document.hidden || now - this.measuredAt < AGAIN_MS) return;
+    this.measuredAt = now;
+    const found = await getJson(`api/v1/silos/${encodeURIComponent(id)}/resources`).catch(() => null);
+    if (found === null || this.silo.silo_id !== id) return;
+    this.resources = { id, ...found };
+    this.draw();
   }
 
   async fetch(id, stamp) {
