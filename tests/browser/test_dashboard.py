@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import image
+from pyarrow import parquet
 from safetensors.torch import load_file
 
 from tests.browser.chrome import Page, chrome, require
@@ -116,6 +118,14 @@ def test_a_run_from_the_form_to_its_model(page: Page, server: Coordinator, tmp_p
     page.click('#view-run [data-f="history.csv"]')
     with downloaded(folder, "*history.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
+    page.click('#view-run [data-f="history.parquet"]')
+    assert parquet.read_table(downloaded(folder, "*.parquet")).num_rows == len(table)
+    page.click("#view-run [data-f=card]")
+    assert f"run `{run_id}`" in downloaded(folder, "README*").read_text()
+    page.click('#view-run [data-chart="accuracy"] [title="Save as PNG"]')
+    picture = image.imread(downloaded(folder, "by-form*accuracy.png"))
+    assert picture.shape[0] > 220
+    assert picture[..., :3].std() > 0.02, "an empty picture"
     assert len(history["rounds"]) == server.get(f"/runs/{run_id}")["rounds_done"]
     assert len(table) == 1 + 4 * len(history["rounds"])
 
@@ -209,7 +219,7 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
 
     page.find("#curves-charts canvas")
     reached = set()
-    for _ in range(60):
+    for _ in range(75):
         page.driver.switch_to.active_element.send_keys(Keys.TAB)
         reached.add(
             page.driver.execute_script(
