@@ -34,6 +34,11 @@ BIN = Path(sys.executable).parent
 
 FOLDER = RUNS / "demo"
 
+LINKS = r"dashboard +(http://\S+)\s+log in +(http://\S+)"
+SERVER = """
+[server]
+report_interval_s = 0.5  # a round takes less than the default of 2 s
+"""
 RUN = """
 [[runs]]
 name = "{name}"
@@ -161,11 +166,8 @@ def main() -> None:
     FOLDER = own_folder()
     signal.signal(signal.SIGTERM, _interrupt)
     config = FOLDER / "federation.toml"
-    config.write_text(
-        "".join(
-            RUN.format(name=m.lower(), method=m, rounds=ROUNDS, silos=NUM_SILOS) for m in METHODS
-        )
-    )
+    runs = (RUN.format(name=m.lower(), method=m, rounds=ROUNDS, silos=NUM_SILOS) for m in METHODS)
+    config.write_text(SERVER + "".join(runs))
     address = f"127.0.0.1:{free_port(50051)}"
     say(f"starting a coordinator and {NUM_SILOS} silos (logs and all else in {FOLDER})")
     server_command = (
@@ -182,12 +184,14 @@ def main() -> None:
         )  # fmt: skip
     try:
         log = FOLDER / "coordinator.log"
-        while not (found := re.search(r"dashboard +(http://\S+)", log.read_text())):
+        while not (found := re.search(LINKS, log.read_text())):
             if processes["coordinator"].poll() is not None:
                 fail(processes, "the coordinator did not start: " + log.read_text().strip())
             time.sleep(0.1)
-        url = found.group(1)
+        url, login = found.groups()
         say(f"dashboard: {url}")
+        if console.is_terminal:
+            say(f"  to start runs of your own there: {login}")
         run_ids = {m: f"{i}-{m.lower()}" for i, m in enumerate(METHODS, 1)}
         curves = watch(url, run_ids, processes)
         if not console.is_terminal:
@@ -197,11 +201,11 @@ def main() -> None:
         say("  domo.safetensors     the final DOMO model (fedavg.safetensors: the other)")
         say("  domo.history.json    configuration, accuracy and rounds (fedavg.history.json too)")
         say("  coordinator/, silo-*/, *.log   state and logs of each process")
-        login = re.search(r"log in +(http://\S+)", log.read_text())
         if console.is_terminal:
-            say(f"the dashboard stays up at {url} until Ctrl-C")
-            if login:
-                say(f"  to start runs of your own there: {login.group(1)}")
+            say("the dashboard stays up until Ctrl-C:")
+            both = ",".join(run_ids.values())
+            say(f"  both runs side by side            {url}/#/compare?runs={both}")
+            say(f"  log in and start one of your own  {login}")
             with contextlib.suppress(KeyboardInterrupt):
                 signal.pause()
         say("next: README.md, `domo simulate --help`, `domo-server --help`, `domo-client --help`")
