@@ -72,7 +72,8 @@ def main() -> int:
     if unknown := [name for name in names if name not in CASES]:
         parser.error(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
     args.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for sig in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in a shell's background
+        signal.signal(sig, _interrupt)
     try:
         for name in names:
             print(f"{name}:", flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.dashboard.browser import Watched, opened
 from benchmarks.dashboard.live import Coordinator, connection, coordinator, cpu_s, submit_light
-from benchmarks.dashboard.report import a_minute, keep, table
+from benchmarks.dashboard.report import keep, slope, table
 from benchmarks.dashboard.silos import Pace, silos
 
 NUM_SILOS = 16
@@ -47,6 +47,7 @@ class Slope:
     heap_first_mb: float
     heap_last_mb: float
     heap_mb_an_hour: float
+    heap_kb_a_round: float
     renderer_first_mb: float
     renderer_last_mb: float
     renderer_mb_an_hour: float
@@ -142,10 +143,11 @@ def slopes(looks: Sequence[Look]) -> list[Slope]:
                 _mean([look.browser_percent for look in some]),
                 some[0].heap_mb,
                 some[-1].heap_mb,
-                round(60 * a_minute([look.heap_mb for look in some], at), 2),
+                round(60 * slope([look.heap_mb for look in some], at), 2),
+                round(1000 * slope([look.heap_mb for look in some], [x.rounds for x in some]), 1),
                 some[0].renderer_mb,
                 some[-1].renderer_mb,
-                round(60 * a_minute([look.renderer_mb for look in some], at), 1),
+                round(60 * slope([look.renderer_mb for look in some], at), 1),
             )
         )
     return out

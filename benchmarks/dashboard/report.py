@@ -49,6 +49,6 @@ def keep(folder: Path, name: str, rows: Sequence[Any]) -> None:
     (folder / f"{name}.md").write_text(table(rows))
 
 
-def a_minute(values: Sequence[float], minutes: Sequence[float]) -> float:
-    """The slope of a line through values, by the minute; 0 with fewer than two."""
-    return float(np.polyfit(minutes, values, 1)[0]) if len(values) > 1 else 0.0
+def slope(values: Sequence[float], at: Sequence[float]) -> float:
+    """Of a line through values; 0 with fewer than two of them, or all at one place."""
+    return float(np.polyfit(at, values, 1)[0]) if len(set(at)) > 1 else 0.0
