@@ -214,7 +214,8 @@ export class Plot {
     const when = x == null ? "latest" : x === 0 ? "at the start" : `after round ${x}`;
     const line = this.lines.find(({ id }) => id === this.lit);
     const point = line?.points.findLast(([px]) => x == null || px === x);
-    setText(this.at, line ? `${line.name} ${this.spec.format(point?.[1])}, ${when}` : when);
+    const value = this.spec.format(point?.[1]);
+    setText(this.at, line ? `${line.name} ${value}, ${when.replace("after ", "")}` : when);
     this.legend.show(x);
   }
 
