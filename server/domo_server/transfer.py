@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 import grpc
+from prometheus_client import Counter
 
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
 from domo_proto.codec import decode_frame
@@ -180,7 +181,8 @@ class DataServicer:
         try:
             await _on_thread(upload.resume)
             progress.made()
-            await _keep(run, session, upload, messages, progress)
+            received = self._coordinator.counters.bytes_of("received", session.silo_id)
+            await _keep(run, session, upload, _counting(messages, received), progress)
             if upload.position < upload.num_bytes:
                 await asyncio.sleep(LOST_S)  # a lost connection is cancelled meanwhile
             progress.done()
@@ -216,6 +218,12 @@ def _counted(turn: Turn) -> dict[str, Any]:
     return {"counted_round": r, "counted_digest": bytes.fromhex(digest)}
 
 
+async def _counting(messages: AsyncIterator[bytes], counter: Counter) -> AsyncIterator[bytes]:
+    async for message in messages:
+        counter.inc(len(message))
+        yield message
+
+
 async def _keep(
     run: Run,
     session: Session,
@@ -225,9 +233,7 @@ async def _keep(
 ) -> None:
     """Write frames as they come: here while the disk is quick, on a thread while it is not."""
     quick = True
-    received = run.events.counters.bytes_of("received", session.silo_id)
     async for message in messages:
-        received.inc(len(message))
         session.last_seen = max(session.last_seen, run.clock())
         begun = time.monotonic()
         if quick:

@@ -11,6 +11,7 @@ from domo.errors import ProtocolError
 from domo_proto.codec import encode_frame
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server import transfer
+from domo_server.counters import Counters
 from domo_server.progress import Transfers
 from domo_server.sessions import Session
 from domo_server.spool import Part, Upload, held_bytes
@@ -75,7 +76,7 @@ async def receive(folder: Path, ended: asyncio.Event) -> None:
     header = pb.UpdateHeader(digest=bytes(16), vectors=[pb.VectorInfo(id=pb.UPDATE, num_bytes=40)])
     session = Session("t", "a", "i", "trainer", "", "", 0.0)
     servicer = DataServicer.__new__(DataServicer)
-    servicer._coordinator = SimpleNamespace(durable_updates=False)
+    servicer._coordinator = SimpleNamespace(durable_updates=False, counters=Counters())
     async with Transfers().newest("a") as progress:
         await servicer._receive(OneRun(folder), session, header, messages(), progress)
 
