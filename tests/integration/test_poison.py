@@ -520,8 +520,8 @@ def test_one_silos_failures_are_its_own(tmp_path: Path) -> None:
         path = f"/runs/{server.run_ids[0]}"
         for i, why in enumerate(REASONS.values()):
             text = f"; site-d failed: {why}"
-            run = server.until(path, lambda run, text=text: text in run["detail"])
-            assert run["rounds_done"] == 2 * i
+            server.until(path, lambda run, text=text: text in run["detail"])
+            server.until(path, lambda run, r=2 * i: run["rounds_done"] == r)  # committed behind it
             server.until(f"/silos/{D}", lambda silo, why=why: silo["error"] == why)
             scene.release(2 * i)
             server.until(path, lambda run, r=2 * i: run["rounds_done"] > r)
