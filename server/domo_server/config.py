@@ -100,7 +100,7 @@ class ServerConfig(BaseSettings):
     """How often silos report."""
     long_poll_s: float = Field(20.0, gt=0, le=300)
     """How long a silo's question may wait for its answer."""
-    stall_after_s: float = Field(3.0, ge=1, le=3600)
+    stall_after_s: float = Field(2.5, ge=1, le=3600)
     """Shortest rest of all silos that a round waits for that makes it a stalled run."""
     trackers: TrackersConfig | None = None
     """TensorBoard and MLflow."""

@@ -44,6 +44,8 @@ class Session:
     log: HeardLog = field(default_factory=HeardLog)
     certificate_end: float | None = None
     """Of the certificate that it showed, seconds since 1970."""
+    frames: int = 0
+    """Of its transfers that have passed here."""
     attending: int = 0
     """Calls that it holds open to show that it is there."""
     broken_at: float | None = None

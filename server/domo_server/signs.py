@@ -19,14 +19,15 @@ class _Seen:
     phase: str
     step: int
     since: float
+    heard: float
     longest: dict[str, float] = field(default_factory=dict)
 
 
 class Signs:
     """Looks at silos again and again.
 
-    A silo moves when its phase, run, round, step or bytes change. In training, what counts is the
-    time of a step, as heartbeats come far less often than steps.
+    A silo moves when its phase, run, round, step or bytes change, or a frame has passed. In
+    training, what counts is the time of a step: heartbeats come far less often than steps.
 
     Args:
         floor_s: Shortest rest that is ever too long, seconds.
@@ -39,11 +40,12 @@ class Signs:
     def look(self, session: Session, now: float) -> None:
         """Note what has changed at a silo."""
         s = session
-        sign = (s.run_id, s.round_index, s.phase, s.step, s.bytes_sent, s.bytes_received)
+        sign = (s.run_id, s.round_index, s.phase, s.step, s.bytes_sent, s.bytes_received, s.frames)
         seen = self._seen.get(s.silo_id)
         if seen is None:
-            self._seen[s.silo_id] = _Seen(sign, s.phase, s.step, now)
+            self._seen[s.silo_id] = _Seen(sign, s.phase, s.step, now, s.last_seen)
             return
+        seen.heard = s.last_seen
         if seen.sign == sign:
             return
         rest, steps = now - seen.since, s.step - seen.step
@@ -59,6 +61,8 @@ class Signs:
         return PATIENCE_S if longest is None else max(self._floor_s, MULTIPLE * longest)
 
     def rests(self, silo_id: str, now: float) -> bool:
-        """Whether a silo has not moved for too long."""
+        """Whether a silo has not moved for too long, though something was heard of it since."""
         seen = self._seen.get(silo_id)
-        return seen is not None and now - seen.since > self.limit_s(silo_id)
+        if seen is None or seen.heard <= seen.since:
+            return False
+        return now - seen.since > self.limit_s(silo_id)

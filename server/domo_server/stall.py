@@ -111,7 +111,7 @@ class Stall:
         now = run.clock()
         there = [s for s in missing if s not in gone]
         if all(self._signs.rests(s, now) for s in there):
-            doing = {s: f"{self._doing(s)}, and not moving" for s in there}
+            doing = {s: f"{self._doing(s)}, and no further" for s in there}
             return f"nothing moves in round {r}. {_told(doing)}. Their logs may say why"
         return None
 

@@ -128,6 +128,7 @@ class DataServicer:
                 sent.inc(len(frame))
                 progress.made()
                 session.last_seen = max(session.last_seen, run.clock())  # a slow link is alive
+                session.frames += 1
 
     @answers
     async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:
@@ -235,6 +236,7 @@ async def _keep(
     quick = True
     async for message in messages:
         session.last_seen = max(session.last_seen, run.clock())
+        session.frames += 1
         begun = time.monotonic()
         if quick:
             _write(upload, message)

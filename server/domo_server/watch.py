@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TICK_S = 0.25
-STALL_AFTER_S = 3.0
+TICK_S = 0.125
+STALL_AFTER_S = 2.5
 CALM_S = 2.0
 """A stall is over when its cause has been away for this long, or the round gets further."""
 

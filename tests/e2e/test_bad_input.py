@@ -138,7 +138,7 @@ def test_ports_in_use(tmp_path: Path) -> None:
             return Command(tmp_path, log, "domo-server", *flags, *ports)
 
         got = results([server("grpc", taken, free), server("page", free, taken)])
-    assert got == [(2, [PORT_TAKEN.format(taken)]), (2, [PAGE_TAKEN.format(taken)])]
+    assert got == [(7, [PORT_TAKEN.format(taken)]), (7, [PAGE_TAKEN.format(taken)])]
     for folder in ("grpc", "page"):
         store = Store(open_database(f"sqlite:///{tmp_path / folder / 'coordinator.db'}"))
         assert store.all_runs() == []

@@ -4,6 +4,12 @@ from domo_server.signs import MULTIPLE, PATIENCE_S, Signs
 FLOOR_S = 3.0
 
 
+def hear(signs: Signs, session: Session, now: float) -> None:
+    """A heartbeat with nothing new."""
+    session.last_seen = now
+    signs.look(session, now)
+
+
 def silo() -> Session:
     return Session("t", "site-a", "i", "trainer", "cpu", "1.0", 0.0)
 
@@ -12,6 +18,7 @@ def test_a_silo_that_was_not_seen_through_a_phase_is_given_time() -> None:
     signs, session = Signs(FLOOR_S), silo()
     assert not signs.rests("site-a", 1e9), "never looked at"
     signs.look(session, 0.0)
+    hear(signs, session, 2.0)
     assert not signs.rests("site-a", PATIENCE_S)
     assert signs.rests("site-a", PATIENCE_S + 1)
 
@@ -23,6 +30,8 @@ def test_quick_steps_make_the_floor_the_limit() -> None:
         session.step = 40 * i
         signs.look(session, 2.0 * i)
     assert signs.limit_s("site-a") == FLOOR_S
+    assert not signs.rests("site-a", 9.0), "nothing was heard of it at all"
+    hear(signs, session, 6.0)
     assert not signs.rests("site-a", 4.0 + FLOOR_S)
     assert signs.rests("site-a", 4.1 + FLOOR_S)
 
@@ -42,6 +51,7 @@ def test_a_rest_that_was_called_too_long_and_was_not_is_remembered() -> None:
     for i in range(3):
         session.step = 40 * i
         signs.look(session, 2.0 * i)
+    hear(signs, session, 6.0)
     assert signs.rests("site-a", 14.0)
     session.step += 40
     signs.look(session, 14.0)
@@ -60,6 +70,9 @@ def test_bytes_and_phases_are_signs_and_each_phase_has_its_own_limit() -> None:
     session.bytes_sent = 1
     signs.look(session, 32.0)
     assert signs.limit_s("site-a") == MULTIPLE * 1.0
+    session.frames = 1
+    hear(signs, session, 37.0)
+    assert not signs.rests("site-a", 37.0)
     session.phase = "evaluating"
-    signs.look(session, 33.0)
+    signs.look(session, 38.0)
     assert signs.limit_s("site-a") == MULTIPLE * 30.0

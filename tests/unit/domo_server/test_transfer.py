@@ -60,7 +60,7 @@ class OneRun:
     clock = staticmethod(time.monotonic)
 
     def __init__(self, folder: Path):
-        self.folder = folder
+        self.folder, self.events = folder, SimpleNamespace(counters=Counters())
 
     def begin_upload(self, silo_id, parts, digest, offset, num_steps) -> Upload:
         return Upload(self.folder, silo_id, digest, PARTS, offset)

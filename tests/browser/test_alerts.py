@@ -1,0 +1,51 @@
+"""What nobody must overlook, in a real browser: a stalled run, a coordinator that is gone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.chrome import chrome, require
+from tests.coordinator import coordinator
+from tests.silos import agents, options
+
+require()
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+    # selenium's client leaves closing of its sockets to the collector
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+RUN = {"task": "digits", "num_rounds": 10_000, "num_silos": 1, "name": "long"}
+SOON_S = 5.0
+
+
+def test_a_stalled_run_and_a_coordinator_that_is_gone(tmp_path: Path) -> None:
+    with coordinator(tmp_path, RUN) as server, chrome(server.url, tmp_path / "downloads") as page:
+        page.driver.get(server.url)
+        with agents(server.address, ["site-a"], tmp_path, lambda i: options(shard=(0, 1))):
+            page.until(lambda: "Round 2 of" in page.text("#run-round"), "in its rounds")
+            assert not page.driver.find_element("css selector", "#alert-stalled").is_displayed()
+        page.until(
+            lambda: "long is stalled: round" in page.text("#alert-stalled"), "stalled", SOON_S
+        )
+        assert "cannot close without site-a. site-a: left (last:" in page.text("#alert-stalled")
+        assert page.text("#silos [data-key=site-a] [data-f=phase]") == "offline"
+        page.go("#/runs")
+        assert page.text("#alert-stalled"), "on every page"
+        assert page.faults() == []
+        with agents(server.address, ["site-a"], tmp_path, lambda i: options(shard=(0, 1))):
+            page.until(
+                lambda: not page.driver.find_element("css selector", "#alert-stalled").text,
+                "moving again",
+            )
+        server.close()
+        page.until(
+            lambda: page.text("#alert-lost").startswith(
+                "The connection to the coordinator is lost"
+            ),
+            "lost",
+            SOON_S,
+        )
+        assert page.faults() == []
