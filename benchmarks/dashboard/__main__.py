@@ -1,6 +1,6 @@
 """What the dashboard costs and how quick it is, in headless Chromium over real coordinators.
 
-python -m benchmarks.dashboard [--only events,page,rest,shots] [--minutes 30] [--out FOLDER]
+python -m benchmarks.dashboard [--only events,page,streams,rest,shots] [--minutes 30] [--out FOLDER]
 
 events   from the cause of an event to its words in the page: 200 events (2 minutes)
 page     the overview and the page of a run with 16 silos and over 500 rounds, open for --minutes:

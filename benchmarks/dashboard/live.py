@@ -68,7 +68,7 @@ class Coordinator:
 def coordinator(report_interval_s: float = light.HEARTBEAT_S) -> Iterator[Coordinator]:
     """A process as users start it, with its folder below /tmp; both go with the block."""
     with (
-        tempfile.TemporaryDirectory(prefix="domo-bench-") as root,
+        tempfile.TemporaryDirectory(prefix="domo-dashboard-") as root,
         federation(Path(root)) as fed,
     ):
         process = fed.start_server(report_interval_s=report_interval_s)
