@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from domo_client.session import Outcome, Silo, connect
+    from domo_client.joining import connect
+    from domo_client.session import Outcome, Silo
 
 __all__ = ["Outcome", "Silo", "connect"]
 
@@ -12,6 +13,6 @@ def __getattr__(name: str) -> Any:
     """The loop API needs torch, the health check does not: imported at first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from domo_client import session
+    from domo_client import joining, session
 
-    return getattr(session, name)
+    return getattr(joining if name == "connect" else session, name)

@@ -69,8 +69,8 @@ def main_command(
     import torch
 
     from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
+    from domo_client.joining import connect
     from domo_client.metrics import SiloMetrics
-    from domo_client.session import connect
     from domo_client.ui import Ui, certificate_note
 
     silo_id = flags.name or host_name()

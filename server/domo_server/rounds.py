@@ -215,7 +215,7 @@ class RunLoop:
         run.revision += 1
         done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = record["train_loss"]
-        tail = f", train loss {loss:.4f}" if loss is not None else ""
+        tail = f", train loss {loss:.4g}" if loss is not None else ""
         run.say("round-committed", f"{done} with {len(record['participants'])} silos{tail}")
 
     async def _settle(self) -> None:

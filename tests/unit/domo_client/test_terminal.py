@@ -15,9 +15,10 @@ from domo.run_config import RunConfig
 from domo_client import panel as panel_module
 from domo_client.board import Board
 from domo_client.connection import Offer
+from domo_client.joining import connect
 from domo_client.panel import Panel
 from domo_client.reporter import Progress
-from domo_client.session import Silo, connect
+from domo_client.session import Silo
 from domo_client.ui import certificate_note
 from domo_proto.channel import TlsFiles
 from tests.certificates import Authority

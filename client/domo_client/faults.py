@@ -1,0 +1,21 @@
+"""What is said elsewhere of a fault here."""
+
+import torch
+
+from domo.errors import RoundError
+
+MAX_REASON = 300
+"""Longest text of a foreign exception that leaves the site: a traceback could show data."""
+
+
+def describe(error: BaseException) -> str:
+    """An exception for people elsewhere: its text, and its class where that says more."""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped by its operator"
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory: {error}"
+    if isinstance(error, RoundError):
+        return str(error)
+    first = str(error).strip().splitlines()[:1]
+    text = first[0][:MAX_REASON] if first else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
