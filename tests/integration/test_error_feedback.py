@@ -100,10 +100,10 @@ def test_a_silo_that_dies_with_an_update_unsent_changes_no_byte(
     scene = Scene(tmp_path / "two")
     submit = Connection.submit
 
-    def die(connection: Connection, update: PendingUpdate) -> tuple[str, str]:
+    def die(connection: Connection, update: PendingUpdate, data: Any = None) -> tuple[str, str]:
         if update.round_index == 3:
             raise Died
-        return submit(connection, update)
+        return submit(connection, update, data)
 
     monkeypatch.setattr(Connection, "submit", die)
     with pytest.raises(Died):

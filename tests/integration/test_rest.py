@@ -546,6 +546,8 @@ def listen(
                 federation.event_list.append(event)
                 await federation.change()
                 await told(before + 2 + i)
+                for _ in range(100):  # the message follows: all of it on this loop, without waits
+                    await asyncio.sleep(0)
             app.state.streams.close()
             return await asyncio.wait_for(open_stream, 1)
 
