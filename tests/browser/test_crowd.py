@@ -162,3 +162,24 @@ def test_axe_and_the_width(page: Page, width: int) -> None:
         wide = page.driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, f"{address} is {wide} wide"
     assert {address: faults for address, faults in found.items() if faults} == {}
+
+
+def test_of_a_long_run_older_rounds_are_kept_thinly(overview: Page) -> None:
+    script = """
+        const done = arguments[0];
+        import(document.baseURI.replace(/#.*/, "") + "static/history.js").then(({ thinned }) => {
+          const round = (r) => ({ round_index: r });
+          const all = Array.from({ length: 3000 }, (_, r) => round(r));
+          let grown = [], most = 0;
+          for (const one of all) {
+            grown = thinned([...grown, one]);
+            most = Math.max(most, grown.length);
+          }
+          done([thinned(all).map((x) => x.round_index), grown.map((x) => x.round_index), most]);
+        });
+    """
+    at_once, grown, most = overview.driver.execute_async_script(script)
+    assert at_once == grown, "the rounds that are kept depend on how they came"
+    assert most <= 601
+    assert at_once[-200:] == list(range(2800, 3000))
+    assert at_once[:3] == [0, 8, 16]

@@ -1,8 +1,12 @@
-// What is known of each run: detail and rounds, asked for once per change and not again.
+// What is known of each run: detail and rounds, asked for once per change and not again. Of a long
+// run all newer rounds are kept and of the older ones every second, fourth, ...: more than a screen
+// has room for, and no more memory however long a page stays open.
 
 import { changed, getJson } from "./dom.js";
 
 const AGAIN_MS = 2000;
+const NUM_NEWEST = 200;
+const NUM_OLDER = 400; // at most
 const cache = new Map();
 
 /**
@@ -36,11 +40,20 @@ async function load(entry, runId, stamp, isLive, onChange) {
       getJson(`${url}/rounds?after=${after}`),
     ]);
     if (detail) entry.detail = detail;
-    entry.rounds = [...known, ...rounds];
+    entry.rounds = thinned([...known, ...rounds]);
     entry.stamp = stamp;
     entry.busy = false;
     onChange();
   } catch {
     setTimeout(() => (entry.busy = false), AGAIN_MS); // the next drawing tries again
   }
+}
+
+/** The rounds that are kept of all that are here; the same ones, however they came. */
+export function thinned(rounds) {
+  const newest = rounds.at(-1)?.round_index ?? 0;
+  const older = Math.max(0, newest + 1 - NUM_NEWEST);
+  let step = 1;
+  while (older / step > NUM_OLDER) step *= 2;
+  return rounds.filter(({ round_index: r }) => r >= older || r % step === 0);
 }

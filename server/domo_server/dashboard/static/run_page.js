@@ -106,8 +106,9 @@ export class RunPage {
     const newest = rounds.toReversed().slice(0, NUM_ROUNDS_SHOWN);
     part.none.hidden = rounds.length > 0;
     part.rounds.closest(".scroll").hidden = rounds.length === 0;
-    setText(part.sum, rounds.length > newest.length
-      ? `the newest ${newest.length} of ${rounds.length}; the files have all` : "newest first");
+    const total = (newest[0]?.round_index ?? -1) + 1;
+    setText(part.sum, total > newest.length
+      ? `the newest ${newest.length} of ${total}; the files have all` : "newest first");
     const cell = (name, look) => h("td", { "data-f": name, class: look });
     const create = () => h("tr", {}, h("th", { scope: "row", "data-f": "index" }), cell("at"),
       cell("took", "num"), cell("silos", "num"), cell("loss", "num"), cell("accuracy", "num"),
