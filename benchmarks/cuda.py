@@ -11,10 +11,7 @@
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.data_plane.domo import AGENT_SHAPE, agent_rounds
+from benchmarks.data_plane.domo import agent_rounds, trainer_mb
 from domo.batches import to_device
 from domo.methods import Hyperparameters, make_kernel
 from domo.tasks.models import vgg16
@@ -117,25 +114,6 @@ def plainly(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
     return tuple(t.to(CUDA, non_blocking=True) for t in pair)
 
 
-def bare_mb(num_bytes: int) -> float:
-    """VmHWM of a process that trains the agents' model on the GPU with torch's SGD."""
-    code = (
-        "import re, torch\n"
-        "from benchmarks.data_plane.wide_task import Wide\n"
-        "import domo_client.agent\n"
-        "model = Wide().build_model().cuda()\n"
-        "opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, fused=True)\n"
-        "for _ in range(3):\n"
-        "    Wide().loss(model, torch.ones(1).cuda()).backward(); opt.step(); opt.zero_grad()\n"
-        "torch.cuda.synchronize()\n"
-        "status = open('/proc/self/status').read()\n"
-        "print(int(re.search(r'VmHWM:\\s+(\\d+)', status)[1]) / 1000)\n"
-    )
-    env = os.environ | {AGENT_SHAPE: str(num_bytes // 4)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
-    return float(done.stdout.split()[-1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the figures to this file")
@@ -159,7 +137,7 @@ def main() -> None:
     keep("steps/s, batches page-locked", steps_a_second(lambda pair: to_device(pair, CUDA)))
     for num_bytes, silos in ((59_000_000, 4), (1_000_000_000, 2)):
         rounds = agent_rounds("agents on a GPU", num_bytes, silos, args.rounds, "DOMO")
-        bare = bare_mb(num_bytes)
+        bare = trainer_mb(num_bytes, 0.9, "cuda")
         keep(
             f"{silos} agents, {num_bytes / 1e6:g} MB, DOMO",
             {

@@ -1,6 +1,8 @@
 """What every test starts from: one torch thread, fixed seeds, and no DOMO_* variable."""
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -20,3 +22,13 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def _repeatable_torch() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """What a command sets up is undone."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -25,20 +25,11 @@ from domo_server.sessions import Session
 from domo_server.status import RoundRecord, RunDetail, SiloStatus
 from domo_server.store import Store, open_database
 from domo_server.turn import Turn
+from tests.clock import Clock
 
 PATIENCE_S = 60.0
 RUN_ID = "1-r"
 SILOS = ["site-a", "site-b", "site-c", "site-d"]
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Lab:

@@ -265,16 +265,17 @@ def agent_rounds(case: str, num_bytes: int, silos: int, rounds: int, method: str
     return out
 
 
-def trainer_mb(num_bytes: int, momentum: float) -> float:
+def trainer_mb(num_bytes: int, momentum: float, device: str = "cpu") -> float:
     """VmHWM of a bare process that trains the agents' model with torch's SGD."""
     code = (
         "import re, torch\n"
         "from benchmarks.data_plane.wide_task import Wide\n"
         "import domo_client.agent\n"
-        "model = Wide().build_model()\n"
+        f"model = Wide().build_model().to({device!r})\n"
         f"opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum={momentum}, fused=True)\n"
         "for _ in range(3):\n"
-        "    Wide().loss(model, torch.ones(1)).backward(); opt.step(); opt.zero_grad()\n"
+        f"    Wide().loss(model, torch.ones(1, device={device!r})).backward()\n"
+        "    opt.step(); opt.zero_grad()\n"
         "status = open('/proc/self/status').read()\n"
         "print(int(re.search(r'VmHWM:\\s+(\\d+)', status)[1]) / 1000)\n"
     )

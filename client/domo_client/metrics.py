@@ -10,7 +10,7 @@ import torch
 from prometheus_client import start_http_server
 
 import domo
-from domo.certificates import read_certificates
+from domo.certificates import end_of_file
 from domo.errors import ConfigError
 from domo.metrics import AtScrape, Metric, Sample, process_registry
 from domo_client.connection import PHASES
@@ -89,8 +89,7 @@ class SiloMetrics:
         self._silo: Silo | None = None
         self._expiry: float | None = None
         if tls is not None and tls.cert is not None:
-            first = read_certificates(tls.cert, "certificate")[0]
-            self._expiry = first.not_valid_after_utc.timestamp()
+            self._expiry = end_of_file(tls.cert, "certificate")
         registry = process_registry()
         registry.register(AtScrape(TABLE, self._read))
         try:

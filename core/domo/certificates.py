@@ -89,6 +89,15 @@ def check_dates(cert: x509.Certificate, what: str, renew: str, now: float) -> Fi
     return ok(f"{what} is valid until {_text(end)}")
 
 
+def end_of_file(path: Path, what: str) -> float:
+    """When the first certificate of a PEM file ends, seconds since 1970.
+
+    Raises:
+        ConfigError: It cannot be read, or holds none.
+    """
+    return read_certificates(path, what)[0].not_valid_after_utc.timestamp()
+
+
 def end_of(pem: bytes) -> float | None:
     """When a certificate ends, seconds since 1970; None: it cannot be read."""
     try:

@@ -17,8 +17,6 @@ from domo.rest_client import Coordinator
 from domo.run_config import RunConfig
 from domo.status import Event
 
-DASHBOARD = "http://127.0.0.1:8080"
-"""Where a coordinator on this machine shows itself by default."""
 FOLLOW_S = 1.0
 """How often `domo events --follow` asks."""
 _PAGE = 1000

@@ -28,6 +28,7 @@ Timeout = Annotated[
     float | None, typer.Option(min=0.1, help="Seconds; if it has not ended by then, exit 124.")
 ]
 DASHBOARD = "http://127.0.0.1:8080"
+"""Where a coordinator on this machine shows itself by default."""
 
 
 @remote_app.command()

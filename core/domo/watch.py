@@ -13,7 +13,8 @@ from rich.live import Live
 from domo.console import complain, console, say
 from domo.errors import ConfigError, CoordinatorUnavailableError, DeadlineError, DomoError
 from domo.exit_codes import DONE, INTERRUPTED, OF_STATES
-from domo.remote import DASHBOARD, show_event, submit_runs
+from domo.remote import show_event, submit_runs
+from domo.remote_cli import DASHBOARD
 from domo.rest_client import Coordinator
 from domo.run_tables import stalled
 from domo.status import ENDED, Event, RunDetail, SiloStatus, StreamMessage

@@ -110,7 +110,7 @@ async def serve(
         token = admin_token(config.state_dir)
         host, port = page_socket.getsockname()[:2]
         local = is_loopback(f"{host}:{port}")
-        metrics = CoordinatorMetrics(coordinator, view, config)
+        metrics = CoordinatorMetrics(coordinator, view)
         app = create_app(view, view, token, LOOPBACK_HOSTS if local else None, metrics.text)
         page = DashboardServer(app, host, port)
         page_task = asyncio.create_task(page.serve(sockets=[page_socket]))

@@ -91,7 +91,7 @@ def main_command(
 
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     """Say where it listens; the link holds the admin token, which no log file should."""
-    from domo.remote import DASHBOARD
+    from domo.remote_cli import DASHBOARD
 
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
     token = settings.state_dir / "admin-token"

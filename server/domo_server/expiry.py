@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from domo.certificates import SOON_S, end_of, read_certificates
+from domo.certificates import SOON_S, end_of, end_of_file
 from domo_server.sessions import Sessions
 
 LOOK_S = 3600.0
@@ -41,7 +41,7 @@ class Expiry:
 
     def take_own(self, cert: Path) -> None:
         """The coordinator's certificate, as it is served from now on."""
-        self.own_end = read_certificates(cert, "tls cert")[0].not_valid_after_utc.timestamp()
+        self.own_end = end_of_file(cert, "tls cert")
 
     def look(self) -> None:
         """Say what is to be said now."""

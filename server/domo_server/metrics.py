@@ -13,9 +13,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, generate_latest
 
 import domo
-from domo.certificates import read_certificates
 from domo.metrics import AtScrape, Metric, Sample
-from domo_server.config import ServerConfig
 from domo_server.coordinator import Coordinator
 from domo_server.counters import COUNTED, MAX_SILOS
 from domo_server.read_model import CoordinatorView, round_record
@@ -79,15 +77,10 @@ class CoordinatorMetrics:
     Args:
         coordinator: Whose counters are shown.
         view: What the dashboard shows.
-        config: For the certificate.
     """
 
-    def __init__(self, coordinator: Coordinator, view: CoordinatorView, config: ServerConfig):
+    def __init__(self, coordinator: Coordinator, view: CoordinatorView):
         self._c, self._view = coordinator, view
-        self._expiry: float | None = None
-        if config.tls is not None:
-            first = read_certificates(config.tls.cert, "certificate")[0]
-            self._expiry = first.not_valid_after_utc.timestamp()
 
     async def text(self) -> bytes:
         """All metrics, as Prometheus reads them."""
@@ -120,7 +113,7 @@ class CoordinatorMetrics:
         disk = shutil.disk_usage(self._c.state_dir)
         yield Sample("domo_disk_free_bytes", disk.free)
         yield Sample("domo_disk_size_bytes", disk.total)
-        yield Sample("domo_certificate_expiry_timestamp_seconds", self._expiry)
+        yield Sample("domo_certificate_expiry_timestamp_seconds", self._c.expiry.own_end)
 
 
 def of_runs(runs: Sequence[RunSummary]) -> Iterator[Sample]:

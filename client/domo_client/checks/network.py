@@ -24,6 +24,7 @@ from domo_client.checks.dial import (
     proxy_for,
     spoken_without_tls,
 )
+from domo_client.joining import COMPRESSIONS
 from domo_proto import PROTOCOL_VERSION, SILO_ID
 from domo_proto.channel import CLIENT_OPTIONS, check_address, is_loopback, make_channel
 from domo_proto.errors import from_rpc
@@ -60,7 +61,7 @@ def flags(setup: Setup) -> Iterator[Finding]:
     for flag, value, allowed in (
         ("--role", setup.role, ("trainer", "evaluator")),
         ("--precision", setup.precision, ("float32", "bf16")),
-        ("--compression", setup.compression, ("none", "zstd")),
+        ("--compression", setup.compression, COMPRESSIONS),
     ):
         if value not in allowed:
             good = False

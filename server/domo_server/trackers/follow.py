@@ -98,9 +98,14 @@ class Follower:
 
     async def _write(self, run_id: str) -> None:
         run, rounds = await self._read.run(run_id), await self._read.rounds(run_id)
-        points = points_of(run, rounds) if run is not None and rounds is not None else ()
-        if run is not None and points:
-            await on_a_thread(self._writer.write, run, points)
+        if run is None or rounds is None:
+            return
+
+        def write() -> None:  # a long run has many points: not on the event loop
+            if points := points_of(run, rounds):
+                self._writer.write(run, points)
+
+        await on_a_thread(write)
 
 
 def _reason(error: Exception) -> str:

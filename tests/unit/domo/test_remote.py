@@ -1,7 +1,6 @@
 """The commands that speak to a coordinator, against its real REST over a made-up federation."""
 
 import json
-import logging
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -18,16 +17,8 @@ from domo_server.status import Event, SiloStatus
 from tests.made_up import Federation
 from tests.serving import TOKEN, Served, serving
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 AT = "2026-01-05T09:00:00Z"
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 import sys
 import threading
 import time
@@ -21,17 +20,9 @@ from tests.made_up import Federation
 from tests.serving import TOKEN, Served, serving
 from tests.terminal import Terminal
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 AT = "2026-01-05T09:00:00Z"
 DOMO = str(Path(sys.executable).parent / "domo")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture

@@ -2,21 +2,14 @@ import pytest
 
 from domo_server.expiry import Expiry
 from domo_server.sessions import Sessions
+from tests.clock import Clock
 
 DAY_S = 86_400.0
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(0.0)
 
 
 def test_each_is_said_once_and_once_more_when_it_has_ended(clock: Clock) -> None:

@@ -3,19 +3,12 @@ import pytest
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
 from domo_server.sessions import BROKE, NOT_SEEN, SILENT, Session, Sessions
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
