@@ -1,6 +1,5 @@
 """The control rpcs of the coordinator: protobuf in, calls on `Run` and `Coordinator` out."""
 
-import asyncio
 import math
 
 import domo
@@ -214,8 +213,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         return pb.LeaveResponse()
 
     @answers
-    async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:
-        """Held for as long as the silo is there: it is cancelled when the connection breaks."""
+    async def Attend(self, request: pb.AttendRequest, context: Context) -> None:
+        """Open for as long as the silo is there: it is cancelled when the connection breaks."""
         session = self._callers.session(request.session, context)
         sessions, broadcast = self._coordinator.sessions, self._coordinator.broadcast
 
@@ -224,11 +223,11 @@ class FederationServicer(pb_grpc.FederationServicer):
 
         session.attending += 1
         try:
-            await broadcast.until(over, self._coordinator.long_poll_s)
-        except asyncio.CancelledError:
+            while not await broadcast.until(over, self._coordinator.long_poll_s):
+                await context.write(pb.AttendResponse())
+        except BaseException:  # cancelled, or nobody is there to write to
             session.attending -= 1
             sessions.broke(session)
             broadcast.notify()
             raise
         session.attending -= 1
-        return pb.AttendResponse()

@@ -331,3 +331,20 @@ def test_two_instances_at_once_get_one_name_once(server: Coordinator) -> None:
     assert codes == [grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.OK]
     for raw in both:
         raw.close()
+
+
+def test_attending_is_one_stream_until_it_breaks_or_the_silo_leaves(
+    raw: Raw, server: Coordinator
+) -> None:
+    raw.join()
+    stream = raw.stub.Attend(pb.AttendRequest(session=raw.session), timeout=30)
+    assert [next(stream) for _ in range(2)] == [pb.AttendResponse()] * 2
+    assert server.silo("site-a")["away"] is None
+    stream.cancel()
+    away = server.until("/silos", lambda them: them[0]["away"] is not None)[0]["away"]
+    assert away.startswith("its connection broke")
+    again = raw.stub.Attend(pb.AttendRequest(session=raw.session), timeout=30)
+    server.until("/silos", lambda them: them[0]["away"] is None)
+    raw.stub.Leave(pb.LeaveRequest(session=raw.session, reason="for lunch"), timeout=30)
+    assert len(list(again)) <= 1, "it ends with the session"
+    assert server.silo("site-a")["away"] == "left: for lunch"

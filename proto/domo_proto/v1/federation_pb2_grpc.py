@@ -74,7 +74,7 @@ class FederationStub:
                 request_serializer=domo__proto_dot_v1_dot_federation__pb2.LeaveRequest.SerializeToString,
                 response_deserializer=domo__proto_dot_v1_dot_federation__pb2.LeaveResponse.FromString,
                 _registered_method=True)
-        self.Attend = channel.unary_unary(
+        self.Attend = channel.unary_stream(
                 '/domo_proto.v1.Federation/Attend',
                 request_serializer=domo__proto_dot_v1_dot_federation__pb2.AttendRequest.SerializeToString,
                 response_deserializer=domo__proto_dot_v1_dot_federation__pb2.AttendResponse.FromString,
@@ -181,7 +181,7 @@ def add_FederationServicer_to_server(servicer, server):
                     request_deserializer=domo__proto_dot_v1_dot_federation__pb2.LeaveRequest.FromString,
                     response_serializer=domo__proto_dot_v1_dot_federation__pb2.LeaveResponse.SerializeToString,
             ),
-            'Attend': grpc.unary_unary_rpc_method_handler(
+            'Attend': grpc.unary_stream_rpc_method_handler(
                     servicer.Attend,
                     request_deserializer=domo__proto_dot_v1_dot_federation__pb2.AttendRequest.FromString,
                     response_serializer=domo__proto_dot_v1_dot_federation__pb2.AttendResponse.SerializeToString,
@@ -424,7 +424,7 @@ class Federation:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/domo_proto.v1.Federation/Attend',
