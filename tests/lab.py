@@ -19,11 +19,12 @@ from domo.run_config import RunConfig
 from domo.vector import byte_view
 from domo_proto.codec import VectorId, decode_frame, encode
 from domo_server.coordinator import Coordinator
+from domo_server.database import open_database
 from domo_server.read_model import CoordinatorView
 from domo_server.run import Run
 from domo_server.sessions import Session
 from domo_server.status import RoundRecord, RunDetail, SiloStatus
-from domo_server.store import Store, open_database
+from domo_server.store import Store
 from domo_server.turn import Turn
 from tests.clock import Clock
 

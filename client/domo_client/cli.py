@@ -21,6 +21,7 @@ from platformdirs import user_cache_path, user_state_path
 
 from domo.console import friendly_errors, say
 from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.log_lines import log_context, setup_logging
 from domo_client.options import Dashboard, Flags, takes_flags
 
@@ -66,7 +67,13 @@ def main_command(
     setup_logging(form=flags.log_format, said=True)
     if flags.server is None:
         raise ConfigError("which coordinator? Give --server host:port")
-    import torch
+    if flags.role not in ("trainer", "evaluator"):
+        raise ConfigError(f"--role must be trainer or evaluator, got {flags.role!r}")
+    if flags.precision not in ("float32", "bf16"):
+        raise ConfigError(f"--precision must be float32 or bf16, got {flags.precision!r}")
+    if flags.data is not None and not flags.data.is_dir():
+        raise ConfigError(f"--data {flags.data}: there is no such folder")
+    import torch  # after what is wrong without it
 
     from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
     from domo_client.joining import connect
@@ -75,12 +82,6 @@ def main_command(
 
     silo_id = flags.name or host_name()
     log_context(silo=silo_id)
-    if flags.role not in ("trainer", "evaluator"):
-        raise ConfigError(f"--role must be trainer or evaluator, got {flags.role!r}")
-    if flags.precision not in ("float32", "bf16"):
-        raise ConfigError(f"--precision must be float32 or bf16, got {flags.precision!r}")
-    if flags.data is not None and not flags.data.is_dir():
-        raise ConfigError(f"--data {flags.data}: there is no such folder")
     where = parse_device(flags.device)
     agent_options = AgentOptions(
         data=flags.data,
@@ -123,8 +124,8 @@ def main_command(
         ui.stopped(silo_id)
         return
     if outcome is None:
-        raise typer.Exit(2)  # declined: what this silo was given does not fit the run
-    raise typer.Exit(0 if outcome.state == "FINISHED" else 1)
+        raise typer.Exit(MISUSE)  # declined: what this silo was given does not fit the run
+    raise typer.Exit(OF_STATES.get(outcome.state, FAULT))
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

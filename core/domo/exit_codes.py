@@ -1,7 +1,6 @@
 """What the exit codes of `domo`'s commands tell, beyond done (0), a fault (1) and misuse (2)."""
 
 from domo.errors import DeadlineError, DomoError, NotFoundError, TransportError
-from domo.status import RunState
 
 DONE, FAULT, MISUSE = 0, 1, 2
 RUN_FAILED, RUN_STOPPED = 3, 4
@@ -16,5 +15,5 @@ OF_ERRORS: tuple[tuple[type[DomoError], int], ...] = (
     (TransportError, UNREACHABLE),
 )
 """For commands that speak to a coordinator; the first that fits."""
-OF_STATES: dict[RunState, int] = {"FINISHED": DONE, "FAILED": RUN_FAILED, "STOPPED": RUN_STOPPED}
-"""For commands that follow a run to its end."""
+OF_STATES: dict[str, int] = {"FINISHED": DONE, "FAILED": RUN_FAILED, "STOPPED": RUN_STOPPED}
+"""For commands that follow a run to its end; another state is none."""

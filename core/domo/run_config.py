@@ -10,10 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from domo.batches import generator_for
 from domo.errors import ConfigError
 from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
 
@@ -258,6 +256,10 @@ class RunConfig(BaseModel):
         size = self.participation
         if size is None or size >= len(roster):
             return list(roster)
+        import torch  # here: whoever only reads a config shall not wait for it
+
+        from domo.batches import generator_for
+
         source = generator_for(self.seed, "", round_index, 0, "participants")
         chosen = torch.randperm(len(roster), generator=source)[:size].tolist()
         return [s for i, s in enumerate(roster) if i in set(chosen)]

@@ -1,4 +1,4 @@
-"""State folders: one process each, at both ends."""
+"""State folders, and other things that one process has for itself, at both ends."""
 
 import fcntl
 import os
@@ -20,22 +20,37 @@ def lock_folder(path: Path, what: str) -> IO[str]:
     """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = (path / "lock").open("a+", encoding="ascii")
+        return lock_file(
+            path / "lock",
+            f"another {what} (process {{pid}}) uses the state folder {path}; stop it, or give this "
+            "one its own --state-dir",
+        )
     except OSError as error:
         raise StateError(
             f"the state folder {path} cannot be used: {error.strerror}; choose another with "
             "--state-dir"
         ) from None
+
+
+def lock_file(path: Path, taken: str) -> IO[str]:
+    """Create a file if need be and take its lock; held until the file is closed.
+
+    Args:
+        path: The file; it gets the process id.
+        taken: What to say where another process holds it; `{pid}` becomes its process id.
+
+    Raises:
+        StateError: Another process holds it.
+        OSError: It cannot be written.
+    """
+    handle = path.open("a+", encoding="ascii")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         handle.seek(0)
         pid = handle.read().strip() or "unknown"
         handle.close()
-        raise StateError(
-            f"another {what} (process {pid}) uses the state folder {path}; stop it, or give this "
-            "one its own --state-dir"
-        ) from None
+        raise StateError(taken.replace("{pid}", pid)) from None
     handle.truncate(0)
     handle.write(str(os.getpid()))
     handle.flush()

@@ -21,6 +21,7 @@ from domo.errors import (
     StateError,
     UnknownSiloError,
 )
+from domo.exit_codes import DONE, OF_STATES
 from domo.log_lines import setup_logging
 from domo_proto.channel import TlsFiles, is_loopback, make_channel
 
@@ -59,7 +60,10 @@ def main_command(
         typer.Option("--insecure", help="Allow silos without TLS on a network you trust."),
     ] = None,
     exit_when_done: Annotated[
-        bool, typer.Option(help="Stop when all runs of the file have ended; exit 1 if one failed.")
+        bool,
+        typer.Option(
+            help="Stop when all runs of the file have ended; exit 3: one failed, 4: stopped."
+        ),
     ] = False,
     log_format: Annotated[
         str | None, typer.Option(envvar="DOMO_LOG", help=r"text, or json for machines \[text].")
@@ -80,13 +84,14 @@ def main_command(
     for chatty in ("uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     settings, runs = load_config(config, flags)
-    from domo_server.app import serve  # with torch: a fault in the file is said before
+    from domo_server.app import serve
 
     def started(where: "Started") -> None:
         _banner(settings, where, link=form == "text")
 
-    good = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
-    raise typer.Exit(0 if good or not exit_when_done else 1)
+    ends = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
+    codes = [OF_STATES.get(state, DONE) for state in ends] if exit_when_done else []
+    raise typer.Exit(next((code for code in codes if code != DONE), DONE))
 
 
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
@@ -183,7 +188,8 @@ def readmit(
 ) -> None:
     """Let a silo come back with a new state folder (its old one was lost)."""
     from domo_server.config import load_config
-    from domo_server.store import Store, open_database
+    from domo_server.database import open_database
+    from domo_server.store import Store
 
     settings, _ = load_config(config, {"state_dir": state_dir, "insecure": True})  # no listening
     if settings.database is None and not (settings.state_dir / "coordinator.db").exists():

@@ -9,29 +9,22 @@ is a `CoordinatorUnavailableError`, at any of them.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.util.exc import CommandError
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
     Table,
-    create_engine,
     delete,
-    event,
     func,
     insert,
-    make_url,
     select,
     update,
 )
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 
-from domo.errors import CoordinatorUnavailableError, StateError
+from domo.errors import CoordinatorUnavailableError
 from domo_server.tables import (
     enrolments,
     evaluations,
@@ -45,11 +38,6 @@ from domo_server.tables import (
 
 Row = Mapping[str, Any]
 
-LOCKED_MS = 1500
-"""How long a start waits for a SQLite file that another process holds."""
-BUSY_MS = 5000
-"""And how long everything after it; the driver's own default."""
-
 
 def now_text() -> str:
     """The wall clock as ISO 8601 in UTC; for people, never for decisions."""
@@ -61,62 +49,11 @@ def time_text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def open_database(url: str) -> Engine:
-    """Connect, and bring the tables up to date.
-
-    Raises:
-        StateError: The database cannot be reached or migrated, or is a newer version's.
-    """
-    try:
-        engine = create_engine(url, connect_args=_in_time(url))
-    except (SQLAlchemyError, ImportError) as error:  # no URL, or its driver is not installed
-        raise StateError(f"cannot open the database: {error}") from error
-    try:
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _sqlite_pragmas)
-        config = Config()
-        scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
-        config.set_main_option("script_location", scripts)
-        with engine.connect() as connection:
-            sqlite = engine.dialect.name == "sqlite"
-            if sqlite:
-                connection.exec_driver_sql(f"PRAGMA busy_timeout = {LOCKED_MS}")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            connection.commit()
-            if sqlite:  # can it be written, and does nobody hold it?
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                connection.rollback()
-                connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_MS}")
-    except (SQLAlchemyError, CommandError) as error:
-        engine.dispose()
-        hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
-        where = engine.url.render_as_string()  # without the password
-        why = str(getattr(error, "orig", error)).strip()
-        raise StateError(f"cannot open the database {where}: {why}{hint}") from error
-    return engine
-
-
-def _in_time(url: str) -> dict[str, Any]:
-    """What the driver needs to be told so that a start fails within seconds."""
-    parsed = make_url(url)
-    servers = ("postgresql", "mysql", "mariadb")
-    asked = "connect_timeout" in parsed.query
-    return {} if parsed.get_backend_name() not in servers or asked else {"connect_timeout": 4}
-
-
-def _sqlite_pragmas(connection: Any, _record: Any) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
-
-
 class Store:
     """The queries, by what they are for.
 
     Args:
-        engine: From `open_database`.
+        engine: From `domo_server.database.open_database`.
         relaxed: Whether SQLite need not wait for the disk where a round is under way: an accepted
             update, a set that is recorded, numbers. The order of transactions is kept anyway.
     """

@@ -12,7 +12,8 @@ from torch import nn
 
 from domo.model_file import build_initial, save_model
 from domo.vector import FlatModel
-from domo_server.store import Store, open_database
+from domo_server.database import open_database
+from domo_server.store import Store
 from tests.bad_tasks import Linear
 from tests.coordinator import Coordinator, coordinator
 from tests.federation import Process

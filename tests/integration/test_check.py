@@ -17,7 +17,7 @@ from domo.errors import ConfigError
 from domo.state_dir import lock_folder
 from domo_server import check as module
 from domo_server import cli
-from domo_server.store import open_database
+from domo_server.database import open_database
 from tests.certificates import Authority, Pair
 from tests.coordinator import coordinator
 from tests.findings import Outcome

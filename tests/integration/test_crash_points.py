@@ -28,9 +28,10 @@ from domo_proto import codec
 from domo_proto.codec import VectorId, decode_frame
 from domo_server.checkpoint import load_checkpoint
 from domo_server.coordinator import Coordinator
+from domo_server.database import open_database
 from domo_server.run import Run
 from domo_server.status import ENDED
-from domo_server.store import Store, open_database
+from domo_server.store import Store
 from domo_server.turn import Counted, Turn
 from tests.power_loss import MODES, Crash, Crashes, Disk
 

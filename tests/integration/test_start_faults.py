@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,9 @@ from typing import Any
 import pytest
 
 from domo_server.cli import main
-from domo_server.store import open_database
+from domo_server.database import open_database
 from tests.certificates import Authority
+from tests.coordinator import coordinator
 
 CONFIG, PORT, STATE = 2, 7, 8
 
@@ -99,3 +103,20 @@ def test_tls_files_that_do_not_belong_together(
     code, text = start(tmp_path, monkeypatch, capsys, tls=tls)
     assert code == CONFIG
     assert f"tls: the key {two.key} does not belong to the certificate {one.cert}; give" in text
+
+
+def test_a_database_of_another_coordinator(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    file = tmp_path / "shared.db"
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with coordinator(first, database=f"sqlite:///{file}"):
+        code, text = start(second, monkeypatch, capsys, database=f"sqlite:///{file}")
+    said = f"error: another domo-server (process {os.getpid()}) uses the database sqlite:///{file};"
+    assert (code, text.startswith(said)) == (STATE, True)
+
+
+def test_what_is_wrong_is_said_before_torch_is_loaded() -> None:
+    code = "import sys, domo_server.app, domo.watch, domo_client.cli; print('torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"

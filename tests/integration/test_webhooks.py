@@ -23,8 +23,9 @@ from domo_server.broadcast import Broadcast
 from domo_server.cli import app
 from domo_server.config import ServerConfig, WebhookConfig, load_config
 from domo_server.counters import Counters
+from domo_server.database import open_database
 from domo_server.events import EventLog
-from domo_server.store import Store, now_text, open_database
+from domo_server.store import Store, now_text
 from domo_server.webhook import Hook
 from domo_server.webhooks import Webhooks, complete_log
 from tests.coordinator import coordinator

@@ -12,7 +12,7 @@ from domo_server.trackers.follow import Follower, Writer
 from domo_server.trackers.to_mlflow import MlflowWriter
 from domo_server.trackers.to_tensorboard import TensorBoardWriter
 
-__all__ = ["Follower", "make_writers"]
+__all__ = ["Follower", "Writer", "make_writers"]
 
 
 def make_writers(config: TrackersConfig | None) -> list[Writer]:

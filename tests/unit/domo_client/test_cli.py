@@ -133,7 +133,7 @@ def test_a_declined_run_exits_as_a_bad_configuration(tmp_path: Path) -> None:
         assert said.startswith("site-a declined 1-r: no data was given to this silo (train.npz")
 
 
-def test_a_stopped_run_exits_with_1(tmp_path: Path) -> None:
+def test_a_stopped_run_exits_with_4(tmp_path: Path) -> None:
     run = {"task": "digits", "num_rounds": 1, "num_silos": 2, "name": "r"}
     with coordinator(tmp_path, run) as server:
 
@@ -145,7 +145,7 @@ def test_a_stopped_run_exits_with_1(tmp_path: Path) -> None:
         thread.start()
         result = join(server, tmp_path, "--shard", "0/2")
         thread.join()
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == 4, result.output
     assert "run 1-r: stopped after 0 rounds: stopped by the admin" in result.output
 
 

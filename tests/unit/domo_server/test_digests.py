@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 
+from domo_server.database import open_database
 from domo_server.digests import Digests
-from domo_server.store import Store, open_database
+from domo_server.store import Store
 
 SILOS = ("site-a", "site-b")
 

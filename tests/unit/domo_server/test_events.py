@@ -6,8 +6,9 @@ import pytest
 
 from domo_server.broadcast import Broadcast
 from domo_server.counters import Counters
+from domo_server.database import open_database
 from domo_server.events import EventLog
-from domo_server.store import Store, open_database
+from domo_server.store import Store
 
 
 def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> None:

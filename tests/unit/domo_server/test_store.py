@@ -10,7 +10,8 @@ from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from domo.errors import StateError
-from domo_server.store import Store, open_database
+from domo_server.database import open_database
+from domo_server.store import Store
 from domo_server.tables import metadata
 
 

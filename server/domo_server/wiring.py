@@ -1,0 +1,143 @@
+"""Wiring: coordinator, rpcs, dashboard and what watches them; start and orderly stop."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import grpc.aio
+import torch
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from domo import process_memory
+from domo.run_config import RunConfig
+from domo_proto.channel import is_loopback
+from domo_proto.v1 import federation_pb2 as pb
+from domo_proto.v1 import federation_pb2_grpc as pb_grpc
+from domo_server.app import Started
+from domo_server.config import ServerConfig
+from domo_server.coordinator import Coordinator
+from domo_server.dashboard import DashboardServer, create_app
+from domo_server.hold import Held
+from domo_server.metrics import CoordinatorMetrics
+from domo_server.read_model import CoordinatorView
+from domo_server.servicer import FederationServicer
+from domo_server.status import ENDED, RunState
+from domo_server.trackers import Follower, Writer
+from domo_server.transfer import DataServicer, data_handlers
+from domo_server.webhooks import Webhooks
+
+log = logging.getLogger(__name__)
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+async def run(
+    held: Held,
+    config: ServerConfig,
+    named: Sequence[tuple[str, RunConfig]],
+    writers: Sequence[Writer],
+    *,
+    exit_when_done: bool,
+    on_started: Callable[[Started], None],
+    stop: asyncio.Event | None,
+) -> list[RunState]:
+    """`domo_server.app.serve`, with what it has taken.
+
+    Args:
+        held: State folder, database and ports.
+        config: The [server] table.
+        named: The [[runs]] with their names.
+        writers: The trackers.
+        exit_when_done, on_started, stop: As there.
+    """
+    torch.set_num_threads(1)  # two threads contend with the transport
+    process_memory.prepare()
+    async with contextlib.AsyncExitStack() as ending:
+        coordinator = Coordinator(
+            held.store,
+            config.state_dir,
+            config.report_interval_s,
+            config.long_poll_s,
+            config.durability == "power",
+            stall_after_s=config.stall_after_s,
+        )
+        ending.push_async_callback(coordinator.events.close)
+        health_servicer = await _serve_silos(held.server, coordinator)
+        ending.push_async_callback(held.server.stop, 1.0)
+        rows = [await coordinator.submit_once(run, name) for name, run in named]
+        run_ids = [row["run_id"] for row in rows]
+        view = CoordinatorView(coordinator, held.address, config.tls is not None)
+        hooks = Webhooks(
+            config.webhooks, held.store, coordinator.events, view, config.dashboard_url
+        )
+        ending.push_async_callback(hooks.close)
+        host, port = held.page_socket.getsockname()[:2]
+        local = is_loopback(f"{host}:{port}")
+        metrics = CoordinatorMetrics(coordinator, view)
+        app = create_app(view, view, held.token, LOOPBACK_HOSTS if local else None, metrics.text)
+        page = DashboardServer(app, host, port)
+        page_task = asyncio.create_task(page.serve(sockets=[held.page_socket]))
+        url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
+        if config.tls is not None:
+            coordinator.expiry.take_own(config.tls.cert)
+        watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
+        ending.callback(watch.cancel)
+        for follower in [
+            Follower(view, w, partial(coordinator.events.say, "tracker")) for w in writers
+        ]:
+            follower.start()
+            ending.push_async_callback(follower.close)
+        await hooks.start()
+        coordinator.start()
+        on_started(Started(held.address, url, f"{url}/login?token={held.token}", run_ids))
+        await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)
+        log.info("stopping: finishing what is being written")
+        await health_servicer.enter_graceful_shutdown()
+        await coordinator.shutdown()
+        page.should_exit = True
+        await asyncio.gather(held.server.stop(1.0), page_task)
+        ends = [await asyncio.to_thread(held.store.run, run_id) for run_id in run_ids]
+        return [row["state"] for row in ends if row is not None]
+
+
+async def _serve_silos(
+    server: grpc.aio.Server, coordinator: Coordinator
+) -> health.aio.HealthServicer:
+    """Answer silos, with the health and reflection services."""
+    servicer = FederationServicer(coordinator)
+    pb_grpc.add_FederationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    server.add_generic_rpc_handlers((data_handlers(DataServicer(coordinator)),))
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    name = pb.DESCRIPTOR.services_by_name["Federation"].full_name
+    reflection.enable_server_reflection(
+        (name, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    await server.start()
+    await checks.set("", health_pb2.HealthCheckResponse.SERVING)
+    await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+    return checks
+
+
+async def _until_stopped(
+    coordinator: Coordinator, run_ids: Sequence[str] | None, stop: asyncio.Event | None
+) -> None:
+    if stop is None:
+        stop = asyncio.Event()
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sig, stop.set)
+    waiter = asyncio.create_task(stop.wait())
+    while not stop.is_set():
+        if run_ids is not None:
+            rows = [await asyncio.to_thread(coordinator.store.run, r) for r in run_ids]
+            if all(row is None or row["state"] in ENDED for row in rows):
+                await coordinator.linger()
+                break
+        changed = asyncio.create_task(coordinator.broadcast.changed(1.0))
+        await asyncio.wait({waiter, changed}, return_when=asyncio.FIRST_COMPLETED)
+        changed.cancel()
+    waiter.cancel()
