@@ -27,6 +27,8 @@ class Progress:
     step: int = 0
     num_steps: int = 0
     loss: float | None = None
+    longest_step_s: float | None = None
+    """Of the steps of this round after the first, which often has more to do."""
 
 
 class Reporter(threading.Thread):

@@ -252,9 +252,14 @@ class Silo:
         steps = turn.num_steps if turn.action == "TRAIN" else 0
         if steps:
             self._note(logging.INFO, f"round {r + 1} of {offer.config.num_rounds}: {steps} steps")
-        progress = self._progress("evaluating", offer.run_id, r, steps)
+        progress, step_at = self._progress("evaluating", offer.run_id, r, steps), 0.0
 
         def on_step(rnd: LocalRound, done: int) -> bool:  # no cycle: rnd holds vectors
+            nonlocal step_at
+            now, before = time.monotonic(), step_at
+            if before:
+                progress.longest_step_s = max(progress.longest_step_s or 0.0, now - before)
+            step_at = now
             counts.steps += done - progress.step
             progress.phase, progress.step = "training", done
             self.on_step(rnd, done)
@@ -294,9 +299,11 @@ class Silo:
         )
 
     def _send(self, offer: Offer, turn: Turn, rnd: LocalRound) -> None:
-        result, progress = rnd.finish(), self._reporter.progress
+        progress = self._reporter.progress
+        progress.phase = "uploading"
+        result = rnd.finish()
         self.connection.counts.rounds += 1
-        progress.phase, progress.loss = "uploading", result.metrics.get("loss")
+        progress.loss = result.metrics.get("loss")
         began = time.monotonic()
         outcome = self._outbox.send(offer, turn, result)
         if outcome is not None:

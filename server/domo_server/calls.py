@@ -1,6 +1,7 @@
 """What every rpc needs: who asks, and errors as statuses."""
 
 import functools
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -66,6 +67,12 @@ def digest_of(raw: bytes) -> str:
     if len(raw) != 16:
         raise ProtocolError(f"the digest of an update has 16 bytes, this one {len(raw)}")
     return raw.hex()
+
+
+def seconds(message: Any, field: str) -> float | None:
+    """A length of time that a peer gives; None: it gives none, or it is none."""
+    value: float = getattr(message, field)
+    return value if message.HasField(field) and 0 <= value < math.inf else None
 
 
 def parse(cls: Any, message: bytes) -> Any:

@@ -16,6 +16,7 @@ from domo_server.calls import (
     answers,
     digest_of,
     refuse,
+    seconds,
 )
 from domo_server.coordinator import Coordinator
 from domo_server.expiry import peer_end
@@ -180,6 +181,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.step, session.num_steps = request.step, request.num_steps
         has_loss = request.HasField("loss") and math.isfinite(request.loss)
         session.loss = request.loss if has_loss else None
+        session.longest_step_s = seconds(request, "longest_step_s")
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
         said = request.resources if request.HasField("resources") else None
         session.resources = None if said is None else resources(said)

@@ -34,6 +34,8 @@ class Session:
     step: int = 0
     num_steps: int = 0
     loss: float | None = None
+    longest_step_s: float | None = None
+    """Of its round's local steps after the first, as it says."""
     bytes_sent: int = 0
     bytes_received: int = 0
     num_samples: int | None = None

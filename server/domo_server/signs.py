@@ -27,7 +27,8 @@ class Signs:
     """Looks at silos again and again.
 
     A silo moves when its phase, run, round, step or bytes change, or a frame has passed. In
-    training, what counts is the time of a step: heartbeats come far less often than steps.
+    training, what counts is the time of a step: the longest one as the silo says, or, where it
+    says none, what lies between heartbeats by the steps of that time.
 
     Args:
         floor_s: Shortest rest that is ever too long, seconds.
@@ -48,9 +49,17 @@ class Signs:
         seen.heard = s.last_seen
         if seen.sign == sign:
             return
-        rest, steps = now - seen.since, s.step - seen.step
-        if rest < self.limit_s(s.silo_id) and seen.phase == s.phase == "training" and steps > 0:
-            rest /= steps
+        rest, steps, step_s = now - seen.since, s.step - seen.step, s.longest_step_s
+        trains = s.phase == "training"
+        if seen.phase == "training" and rest < self.limit_s(s.silo_id):
+            if trains and step_s is not None:
+                rest = step_s
+            elif trains and steps > 0:
+                rest /= steps
+            elif "training" in seen.longest:
+                rest = 0.0  # the last steps of the round lie in it, nobody knows how many
+        if trains and step_s is not None:
+            seen.longest["training"] = max(step_s, seen.longest.get("training", 0.0))
         seen.longest[seen.phase] = max(rest, seen.longest.get(seen.phase, 0.0))
         seen.sign, seen.phase, seen.step, seen.since = sign, s.phase, s.step, now
 

@@ -358,7 +358,7 @@ class ReportEvaluationResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log")
+    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -372,6 +372,7 @@ class ReportRequest(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     SHARES_LOG_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_STEP_S_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     round_index: int
@@ -385,7 +386,8 @@ class ReportRequest(_message.Message):
     resources: Resources
     log_lines: _containers.RepeatedCompositeFieldContainer[LogLine]
     shares_log: bool
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: _Optional[bool] = ...) -> None: ...
+    longest_step_s: float
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: _Optional[bool] = ..., longest_step_s: _Optional[float] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_busy", "process_memory_bytes", "memory_available_bytes", "memory_total_bytes", "disk_free_bytes")

@@ -76,3 +76,30 @@ def test_bytes_and_phases_are_signs_and_each_phase_has_its_own_limit() -> None:
     session.phase = "evaluating"
     signs.look(session, 38.0)
     assert signs.limit_s("site-a") == MULTIPLE * 30.0
+
+
+def test_what_a_silo_says_of_its_steps_counts_from_its_first_heartbeat_on() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase = "evaluating"
+    signs.look(session, 0.0)
+    session.phase, session.step, session.longest_step_s = "training", 1, 0.25
+    signs.look(session, 2.0)
+    assert signs.limit_s("site-a") == FLOOR_S
+    session.step, session.longest_step_s = 2, 2.0
+    signs.look(session, 4.0)
+    assert signs.limit_s("site-a") == MULTIPLE * 2.0
+
+
+def test_the_rest_at_the_end_of_a_round_is_no_step() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase, session.round_index = "training", 0
+    for i in range(2):
+        session.step = 40 * i
+        signs.look(session, 2.0 * i)
+    session.round_index, session.step = 1, 10
+    signs.look(session, 4.0)
+    session.phase = "uploading"
+    signs.look(session, 6.0)
+    session.phase = "training"
+    signs.look(session, 8.0)
+    assert signs.limit_s("site-a") == FLOOR_S
