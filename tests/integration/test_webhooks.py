@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 from typer.testing import CliRunner
 
 from domo.config_file import validate
 from domo.errors import ConfigError
+from domo_proto.v1 import federation_pb2 as pb
 from domo_server import check, webhooks
 from domo_server.broadcast import Broadcast
 from domo_server.cli import app
@@ -28,8 +30,9 @@ from domo_server.events import EventLog
 from domo_server.store import Store, now_text
 from domo_server.webhook import Hook
 from domo_server.webhooks import Webhooks, complete_log
-from tests.coordinator import coordinator
+from tests.coordinator import coordinator, own_run
 from tests.made_up import Federation
+from tests.raw import Raw
 from tests.silos import agents, options
 
 SECRET = base64.b64encode(b"k" * 24).decode()
@@ -186,6 +189,25 @@ def test_a_run_tells_its_end_before_the_coordinator_stops(
         server.ended()
     (end,) = receiver.told()
     assert (end["event"], end["run"]["state"], end["link"]) == ("finished", "FINISHED", None)
+
+
+def test_a_run_that_stalls_and_fails_tells_both(receiver: Receiver, tmp_path: Path) -> None:
+    policy = {"on_missing": "fail", "round_deadline_s": 3.0}
+    run = own_run(tmp_path, nn.Linear(2, 1), **policy)
+    with coordinator(tmp_path, run, webhooks=[{"url": receiver.url}]) as server:
+        silo = Raw(server)
+        silo.join()
+        silo.enroll()
+        silo.fetch()
+        failure = {"phase": pb.TRAINING, "run_id": silo.run_id, "failure": "RuntimeError: no disk"}
+        silo.stub.Report(pb.ReportRequest(session=silo.session, **failure), timeout=30)
+        server.ended()
+        silo.close()
+    stalled, failed = receiver.told()
+    assert stalled["event"] == "stalled"
+    assert "site-a: failed: RuntimeError: no disk" in stalled["reason"]
+    assert (failed["event"], failed["run"]["state"]) == ("failed", "FAILED")
+    assert "site-a" in failed["reason"]
 
 
 @pytest.mark.parametrize(
