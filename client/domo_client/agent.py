@@ -18,7 +18,7 @@ from domo.model_file import build_model
 from domo.tasks import TASKS, load_task
 from domo.tasks.base import Shard, Task
 from domo.training import LocalRound, run_task_round
-from domo_client.connection import Offer
+from domo_client.connection import Offer, UnknownRunError
 from domo_client.session import Outcome, Silo
 from domo_client.ui import Ui
 
@@ -163,7 +163,13 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
     """
     ui.waiting()
     while True:
-        offer = silo.next_run()
+        try:
+            offer = silo.next_run()
+        except UnknownRunError as error:
+            ui.declined(error.run_id, str(error))
+            if once:
+                return None
+            continue
         try:
             ui.offered(offer)
             work = prepare(offer, options)
@@ -180,7 +186,7 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
             if error.retryable:
                 raise
             silo.decline(offer, str(error))
-            ui.declined(offer, str(error))
+            ui.declined(offer.run_id, str(error))
             outcome = None
         if once:
             return outcome

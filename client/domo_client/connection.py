@@ -1,10 +1,13 @@
 """Typed calls to the coordinator; errors are `DomoError`, see `domo_client.line`."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from domo.errors import LayoutMismatchError, ProtocolError
+import domo
+from domo.config_file import validate
+from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import RunConfig
 from domo.tasks.base import Sum
 from domo.vector import Layout
@@ -33,11 +36,28 @@ class Offer(NamedTuple):
     config: RunConfig
 
 
+class UnknownRunError(ProtocolError):
+    """A run that another version of domo may understand; this silo declines it.
+
+    Attributes:
+        run_id: The run.
+    """
+
+    def __init__(self, run_id: str, why: str):
+        text = f"domo {domo.__version__} at this silo does not understand the run: {why}"
+        super().__init__(f"{text}. Use the coordinator's version of domo")
+        self.run_id = run_id
+
+
 class Connection(Transfers):
     """The control rpcs, on top of a line and its transfers."""
 
     def wait_for_run(self, declined: Sequence[str] = ()) -> Offer | None:
-        """Wait for a run that wants this silo; None: nothing yet, ask again."""
+        """Wait for a run that wants this silo; None: nothing yet, ask again.
+
+        Raises:
+            UnknownRunError: It has settings, or defaults, that are not known here.
+        """
 
         def once(session: str) -> Any:
             request = pb.WaitForRunRequest(session=session, declined_run_ids=declined)
@@ -47,11 +67,7 @@ class Connection(Transfers):
         if not answer.HasField("offer"):
             return None
         offer = answer.offer
-        config = RunConfig.model_validate_json(offer.config_json)
-        if config.digest != offer.config_digest:
-            raise ProtocolError(
-                f"the configuration of run {offer.run_id} is not what was announced"
-            )
+        config = understood(offer.run_id, offer.config_json, offer.config_digest)
         return Offer(offer.run_id, offer.title, offer.task, config)
 
     def enroll(self, offer: Offer, layout: Layout, num_samples: int, num_eval_samples: int) -> None:
@@ -124,4 +140,26 @@ class Connection(Transfers):
         return str(pb.Directive.Name(answer.directive))
 
 
-__all__ = ["Connection", "Offer", "Turn"]
+def understood(run_id: str, text: str, digest: str) -> RunConfig:
+    """A run's configuration, if it is understood here.
+
+    A field that is unknown here does not count where it is at the coordinator's default: the digest
+    is over the others.
+
+    Raises:
+        UnknownRunError: It is not.
+    """
+    try:
+        fields = dict(json.loads(text))
+        unknown = sorted(set(fields) - set(RunConfig.model_fields))
+        known = {k: v for k, v in fields.items() if k not in unknown}
+        config = validate(RunConfig, known, "its settings")
+    except (ConfigError, ValueError, TypeError) as error:
+        raise UnknownRunError(run_id, str(error)) from None
+    if config.digest != digest:
+        why = f"it uses {', '.join(unknown)}" if unknown else "its defaults are others"
+        raise UnknownRunError(run_id, why)
+    return config
+
+
+__all__ = ["Connection", "Offer", "Turn", "UnknownRunError"]

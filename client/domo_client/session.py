@@ -30,7 +30,7 @@ from domo.log_lines import log_context
 from domo.tasks.base import Sum
 from domo.training import LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, digest
-from domo_client.connection import Connection, Offer, Turn
+from domo_client.connection import Connection, Offer, Turn, UnknownRunError
 from domo_client.faults import describe
 from domo_client.log_tail import LogTail, journal
 from domo_client.outbox import Outbox
@@ -134,18 +134,29 @@ class Silo:
         return measure(self.device, self._state.folder)
 
     def next_run(self) -> Offer:
-        """Wait for a run that wants this silo."""
+        """Wait for a run that wants this silo.
+
+        Raises:
+            UnknownRunError: One does, but another version of domo is needed; it is declined.
+        """
         self._reporter.progress = Progress("idle")
         while True:
-            offer = self.connection.wait_for_run(self._declined)
+            try:
+                offer = self.connection.wait_for_run(self._declined)
+            except UnknownRunError as error:
+                self._decline(error.run_id, str(error))
+                raise
             if offer is not None:
                 return offer
 
     def decline(self, offer: Offer, reason: str) -> None:
         """Say that this silo will not take part in a run, and why."""
-        self._declined.append(offer.run_id)
-        self._note(logging.WARNING, f"run {offer.run_id}: declined: {reason}")
-        self.connection.decline(offer.run_id, reason)
+        self._decline(offer.run_id, reason)
+
+    def _decline(self, run_id: str, reason: str) -> None:
+        self._declined.append(run_id)
+        self._note(logging.WARNING, f"run {run_id}: declined: {reason}")
+        self.connection.decline(run_id, reason)
 
     def fail(self, error: Exception) -> None:
         """Say that this round failed here; it is tried again after a while."""
@@ -176,6 +187,7 @@ class Silo:
         Raises:
             LayoutMismatchError: The run has another model.
             ConfigError: A number of samples below 0.
+            UnknownRunError: The run needs another version of domo.
             IncompleteRoundError: The body made fewer steps than the run asks for.
         """
         if min(samples or 0, eval_samples or 0) < 0:

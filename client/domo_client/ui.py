@@ -115,9 +115,9 @@ class Ui:
             "yellow",
         )
 
-    def declined(self, offer: Offer, reason: str) -> None:
+    def declined(self, run_id: str, reason: str) -> None:
         """This silo cannot take part."""
-        text = f"error: this silo takes no part in {offer.run_id}: {reason}"
+        text = f"error: this silo takes no part in {run_id}: {reason}"
         self._warn(text, "red")
 
     def round_begins(self, rnd: LocalRound) -> None:

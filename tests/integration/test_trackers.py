@@ -39,10 +39,13 @@ def test_a_tracker_that_never_answers_delays_no_round_and_no_other_tracker(
         with coordinator(tmp_path, run, trackers=trackers) as server:
             serve_one_run(server, tmp_path / "a")
             assert server.ended()["state"] == "FINISHED"
+            end = time.monotonic() + 60
+            while not (complete := list((tmp_path / "tb").glob("*/domo-complete"))):
+                assert time.monotonic() < end, "TensorBoard waits for MLflow"
+                time.sleep(0.05)
             began = time.monotonic()
         assert time.monotonic() - began < 8  # although MLflow was not left in peace yet
-    (folder,) = (tmp_path / "tb").iterdir()
-    assert (folder / "domo-complete").exists()
+    folder = complete[0].parent
     events = EventAccumulator(str(folder)).Reload()
     assert [e.step for e in events.Scalars("silo/site-a/update_norm")] == [1, 2, 3]
     assert [e.step for e in events.Scalars("round/drift")] == [1, 2, 3]

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, DomoError
 from domo.log_lines import StderrHandler
-from domo_client import cli
+from domo_client import cli, connection
+from domo_client.connection import UnknownRunError
 from tests.coordinator import coordinator
 
 runner = CliRunner()
@@ -131,6 +132,22 @@ def test_a_declined_run_exits_as_a_bad_configuration(tmp_path: Path) -> None:
         assert re.search(r"\n  \S.* --shard 0/1\n", result.output)
         (said,) = [e["text"] for e in server.get("/events") if e["kind"] == "declined"]
         assert said.startswith("site-a declined 1-r: no data was given to this silo (train.npz")
+
+
+def test_a_run_of_another_version_is_declined_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_understood(run_id: str, *_: Any) -> Any:
+        raise UnknownRunError(run_id, "it uses compile")
+
+    monkeypatch.setattr(connection, "understood", not_understood)
+    run = {"task": "digits", "num_rounds": 1, "num_silos": 1, "name": "r"}
+    with coordinator(tmp_path, run) as server:
+        result = join(server, tmp_path)
+        assert result.exit_code == 2, result.output
+        assert "error: this silo takes no part in 1-r: domo " in result.output
+        (said,) = [e["text"] for e in server.get("/events") if e["kind"] == "declined"]
+        assert said.endswith("it uses compile. Use the coordinator's version of domo")
 
 
 def test_a_stopped_run_exits_with_4(tmp_path: Path) -> None:
