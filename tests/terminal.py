@@ -74,6 +74,9 @@ class Terminal:
             pass
         return self.raw[before:]
 
+    def send(self, sig: signal.Signals) -> None:
+        os.kill(self._pid, sig)
+
     def press(self, key: str) -> None:
         """Type something, such as Ctrl-C."""
         os.write(self._fd, key.encode())

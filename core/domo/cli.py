@@ -7,6 +7,8 @@ Modules that need torch are imported when a command runs, so that help and mista
 
 import logging
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ from platformdirs import user_cache_path
 
 from domo.console import console, friendly_errors, say
 from domo.errors import ConfigError
-from domo.exit_codes import OF_ERRORS
+from domo.exit_codes import OF_ERRORS, TERMINATED
 from domo.log_lines import setup_logging
 from domo.remote_cli import DASHBOARD, Server, remote_app
 
@@ -41,7 +43,8 @@ DataRoot = Annotated[
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script; SIGTERM too leaves the terminal as it was."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     app()
 
 

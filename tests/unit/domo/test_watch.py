@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import sys
 import threading
 import time
@@ -147,6 +148,15 @@ def test_in_a_terminal_until_the_run_ends(federation: Federation, served: Served
     assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l"), "the cursor is back"
     last = terminal.text[terminal.text.rindex("1-fedavg  FedAvg on digits") :].splitlines()
     assert max(map(len, last)) <= 40
+
+
+@pytest.mark.usefixtures("served")
+def test_sigterm_leaves_the_terminal_as_it_was() -> None:
+    with Terminal([DOMO, "watch", "1-fedavg"], 80, 24, {}) as terminal:
+        terminal.until("Ctrl-C stops watching")
+        terminal.send(signal.SIGTERM)
+        assert terminal.result() == 143
+    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l"), "the cursor is back"
 
 
 @pytest.mark.usefixtures("served")
