@@ -1,7 +1,7 @@
 """From a configuration to a coordinator that serves.
 
-Torch is loaded once the ports, the state folder and the database are taken: what is wrong with
-those is said before.
+Torch is loaded once the state folder and the database are taken, and the ports are free: what is
+wrong with those is said before.
 """
 
 import asyncio

@@ -25,10 +25,10 @@ from domo.tasks import load_task
 from domo.vector import FlatModel, Section
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
 from domo_server.coordinator import check_submission
+from domo_server.ports import PORTS_TRIED, why_taken
 from domo_server.trackers import make_writers
 from domo_server.webhook import Hook
 
-PORTS_TRIED = 50
 MODELS_OF_A_RUN = 10
 """In a run's folder, at most: x_0, two checkpoints, exports, the model."""
 SMALL_DISK = 100_000_000
@@ -120,7 +120,7 @@ def submissions(runs: Sequence[RunConfig], sizes: dict[str, int]) -> Iterator[Fi
 
 def silo_port(settings: ServerConfig) -> Iterator[Finding]:
     """Whether the port for silos is free."""
-    reason = _taken(settings.listen)
+    reason = why_taken(settings.listen)
     mend = 'stop what is there, or choose another: listen = "HOST:PORT", or --listen'
     if reason:
         yield problem(f"cannot listen on {settings.listen}: {reason}", mend)
@@ -133,7 +133,7 @@ def dashboard_port(settings: ServerConfig) -> Iterator[Finding]:
     mend = 'stop what is there, or choose another: dashboard = "HOST:PORT", or --dashboard'
     address = settings.dashboard
     if address is not None:
-        reason = _taken(address)
+        reason = why_taken(address)
         if reason:
             yield problem(f"the dashboard cannot listen on {address}: {reason}", mend)
         else:
@@ -141,25 +141,11 @@ def dashboard_port(settings: ServerConfig) -> Iterator[Finding]:
         return
     host, _, port = DEFAULT_DASHBOARD.rpartition(":")
     tried = (f"{host}:{p}" for p in range(int(port), int(port) + PORTS_TRIED))
-    free = next((a for a in tried if not _taken(a)), None)
+    free = next((a for a in tried if not why_taken(a)), None)
     if free is None:
         yield problem(f"no port is free from {DEFAULT_DASHBOARD} on", mend)
     else:
         yield ok(f"{free} is free")
-
-
-def _taken(address: str) -> str:
-    """Why nobody can listen on an address; empty: one can."""
-    host, _, port = address.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, where = found[0]
-        with socket.socket(family, kind, protocol) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(where)
-    except (OSError, OverflowError) as error:
-        return (getattr(error, "strerror", None) or str(error)).lower()
-    return ""
 
 
 def certificates(settings: ServerConfig) -> Iterator[Finding]:

@@ -9,17 +9,16 @@ import socket
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-import grpc.aio
+import grpc
 
 from domo.certificates import check_pair
 from domo.errors import ConfigError, PortError
 from domo.state_dir import lock_folder
-from domo_proto.channel import SERVER_OPTIONS, server_credentials
-from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, admin_token
+from domo_proto.channel import server_credentials
+from domo_server.config import ServerConfig, TlsConfig, admin_token
 from domo_server.database import open_database, sole_use
+from domo_server.ports import bind_dashboard, why_taken
 from domo_server.store import Store
-
-PORTS_TRIED = 50
 
 
 class Held(NamedTuple):
@@ -28,15 +27,13 @@ class Held(NamedTuple):
     Attributes:
         store: The database.
         page_socket: Bound and listening, for REST and the page.
-        server: Bound to the silos' port; it has no handlers, and is not started.
-        address: host:port of that.
+        credentials: For silos; None: no TLS.
         token: The admin's.
     """
 
     store: Store
     page_socket: socket.socket
-    server: grpc.aio.Server
-    address: str
+    credentials: grpc.ServerCredentials | None
     token: str
 
 
@@ -56,54 +53,25 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
         ending.callback(store.close)
         ending.enter_context(sole_use(database))
         page_socket = ending.enter_context(bind_dashboard(config.dashboard))
-        server, address = _listen(config)
-        ending.push_async_callback(server.stop, 1.0)
-        yield Held(store, page_socket, server, address, admin_token(config.state_dir))
+        if why_taken(config.listen):
+            raise taken(config.listen)
+        credentials = _credentials(config.tls)
+        yield Held(store, page_socket, credentials, admin_token(config.state_dir))
 
 
-def _listen(config: ServerConfig) -> tuple[grpc.aio.Server, str]:
-    """A server for silos, bound."""
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    credentials = server_credentials(config.tls.files) if config.tls else None
-    if config.tls:  # grpc does not say what is wrong with them
-        for found in check_pair(config.tls.cert, config.tls.key):
-            if found.state == "problem":
-                raise ConfigError(f"tls: {found.text}; {found.mend}")
-    try:
-        if credentials is not None:
-            port = server.add_secure_port(config.listen, credentials)
-        else:
-            port = server.add_insecure_port(config.listen)
-    except RuntimeError:
-        raise PortError(
-            f"cannot listen on {config.listen}: the port is in use, or the address is not this "
-            "machine's. Choose another with --listen"
-        ) from None
-    return server, f"{config.listen.rpartition(':')[0]}:{port}"
-
-
-def bind_dashboard(address: str | None) -> socket.socket:
-    """A bound socket for the dashboard: the address given, or the next free port from 8080 on.
-
-    Raises:
-        PortError: The address given is taken, or nothing is free.
-    """
-    host, _, port = (address or DEFAULT_DASHBOARD).rpartition(":")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    ports = [int(port)] if address else range(int(port), int(port) + PORTS_TRIED)
-    for candidate in ports:
-        # asyncio turns Nagle's waiting off only where the protocol is named
-        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host.strip("[]"), candidate))
-            sock.listen()
-        except OSError as error:
-            sock.close()
-            reason = error.strerror
-            continue
-        return sock
-    what = address or f"{host}:{port}..{int(port) + PORTS_TRIED - 1}"
-    raise PortError(
-        f"the dashboard cannot listen on {what}: {reason}. Choose another with --dashboard"
+def taken(address: str) -> PortError:
+    """What to say where silos cannot dial in."""
+    return PortError(
+        f"cannot listen on {address}: the port is in use, or the address is not this machine's. "
+        "Choose another with --listen"
     )
+
+
+def _credentials(tls: TlsConfig | None) -> grpc.ServerCredentials | None:
+    if tls is None:
+        return None
+    credentials = server_credentials(tls.files)
+    for found in check_pair(tls.cert, tls.key):  # grpc does not say what is wrong with them
+        if found.state == "problem":
+            raise ConfigError(f"tls: {found.text}; {found.mend}")
+    return credentials

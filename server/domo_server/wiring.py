@@ -14,14 +14,14 @@ from grpc_reflection.v1alpha import reflection
 
 from domo import process_memory
 from domo.run_config import RunConfig
-from domo_proto.channel import is_loopback
+from domo_proto.channel import SERVER_OPTIONS, is_loopback
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.app import Started
 from domo_server.config import ServerConfig
 from domo_server.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
-from domo_server.hold import Held
+from domo_server.hold import Held, taken
 from domo_server.metrics import CoordinatorMetrics
 from domo_server.read_model import CoordinatorView
 from domo_server.servicer import FederationServicer
@@ -66,11 +66,11 @@ async def run(
             stall_after_s=config.stall_after_s,
         )
         ending.push_async_callback(coordinator.events.close)
-        health_servicer = await _serve_silos(held.server, coordinator)
-        ending.push_async_callback(held.server.stop, 1.0)
+        server, address, health_servicer = await _serve_silos(config.listen, held, coordinator)
+        ending.push_async_callback(server.stop, 1.0)
         rows = [await coordinator.submit_once(run, name) for name, run in named]
         run_ids = [row["run_id"] for row in rows]
-        view = CoordinatorView(coordinator, held.address, config.tls is not None)
+        view = CoordinatorView(coordinator, address, config.tls is not None)
         hooks = Webhooks(
             config.webhooks, held.store, coordinator.events, view, config.dashboard_url
         )
@@ -93,21 +93,29 @@ async def run(
             ending.push_async_callback(follower.close)
         await hooks.start()
         coordinator.start()
-        on_started(Started(held.address, url, f"{url}/login?token={held.token}", run_ids))
+        on_started(Started(address, url, f"{url}/login?token={held.token}", run_ids))
         await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)
         log.info("stopping: finishing what is being written")
         await health_servicer.enter_graceful_shutdown()
         await coordinator.shutdown()
         page.should_exit = True
-        await asyncio.gather(held.server.stop(1.0), page_task)
+        await asyncio.gather(server.stop(1.0), page_task)
         ends = [await asyncio.to_thread(held.store.run, run_id) for run_id in run_ids]
         return [row["state"] for row in ends if row is not None]
 
 
 async def _serve_silos(
-    server: grpc.aio.Server, coordinator: Coordinator
-) -> health.aio.HealthServicer:
-    """Answer silos, with the health and reflection services."""
+    listen: str, held: Held, coordinator: Coordinator
+) -> tuple[grpc.aio.Server, str, health.aio.HealthServicer]:
+    """Listen for silos, with the health and reflection services.
+
+    Returns:
+        The server, host:port, and what answers for its health.
+
+    Raises:
+        PortError: The port is taken.
+    """
+    server = grpc.aio.server(options=SERVER_OPTIONS)
     servicer = FederationServicer(coordinator)
     pb_grpc.add_FederationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     server.add_generic_rpc_handlers((data_handlers(DataServicer(coordinator)),))
@@ -117,10 +125,19 @@ async def _serve_silos(
     reflection.enable_server_reflection(
         (name, health.SERVICE_NAME, reflection.SERVICE_NAME), server
     )
+    try:
+        if held.credentials is not None:
+            port = server.add_secure_port(listen, held.credentials)
+        else:
+            port = server.add_insecure_port(listen)
+    except RuntimeError:
+        await server.start()
+        await server.stop(None)  # grpc may crash when it collects one that never started
+        raise taken(listen) from None
     await server.start()
     await checks.set("", health_pb2.HealthCheckResponse.SERVING)
     await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
-    return checks
+    return server, f"{listen.rpartition(':')[0]}:{port}", checks
 
 
 async def _until_stopped(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from domo_server import hold
 from domo_server.cli import main
 from domo_server.database import open_database
 from tests.certificates import Authority
@@ -59,6 +60,8 @@ def test_ports(taken: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> Non
     code, text = go(listen=taken)
     assert code == PORT
     assert text.startswith(f"error: cannot listen on {taken}: the port is in use")
+    monkeypatch.setattr(hold, "why_taken", lambda address: "")
+    assert go(listen=taken) == (code, text), "taken between the look and the start"
     code, text = go(dashboard=taken)
     assert code == PORT
     assert text.startswith(f"error: the dashboard cannot listen on {taken}: Address already in use")
