@@ -330,6 +330,8 @@ def test_every_failure_has_the_one_shape(app: FastAPI, federation: Federation) -
     wrong_method = ask(app, "DELETE", "/api/v1/status")
     refused(wrong_method, 405, "method_not_allowed", "DELETE /api/v1/status", "Allow")
     assert wrong_method.headers["allow"] == "GET"
+    assert ask(app, "DELETE", "/api/v1/runs").headers["allow"] == "GET, POST"  # two routers
+    assert ask(app, "POST", "/static/app.js").headers["allow"] == "GET, HEAD"
     refused(get(app, "/events?limit=x&after=-1"), 422, "invalid_request", "limit", "after")
     federation.error = CoordinatorUnavailableError("the store is busy")
     refused(get(app, "/status"), 503, "unavailable", "the store is busy")
@@ -339,6 +341,8 @@ def test_every_failure_has_the_one_shape(app: FastAPI, federation: Federation) -
     bug = get(app, "/status")
     refused(bug, 500, "internal", "log")
     assert "secret" not in bug.text
+    assert bug.headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in bug.headers["content-security-policy"]
 
 
 def test_only_allowed_host_names_are_answered(federation: Federation) -> None:
@@ -418,6 +422,7 @@ def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
     refused(post(b"{"), 422, "invalid_request", "not JSON")
     refused(post(b"\xff"), 422, "invalid_request", "not JSON")
     refused(post(b"[1]"), 422, "invalid_request", "not a JSON object")
+    refused(post(b"[" * 200_000), 422, "invalid_request", "nested too deeply")
     refused(post(b" " * (1 << 20) + b"{}"), 413, "too_large", "1048576")
 
 
@@ -710,7 +715,7 @@ def test_a_real_server_stops_at_once_with_a_stream_open(
 # ---- OpenAPI and the page
 
 
-def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
+def test_openapi_lists_every_route_with_examples(app: FastAPI, federation: Federation) -> None:
     document = get(app, "/openapi.json").json()
     listed = {
         (method.upper(), path)
@@ -749,6 +754,8 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI) -> None:
             assert operation["summary"]
             for status, answer in operation["responses"].items():
                 assert status == "303" or "example" in next(iter(answer["content"].values())), path
+    stream = document["paths"]["/api/v1/stream"]["get"]["description"]
+    assert f"After {StreamHub(federation)._keepalive_s:.0f} s of silence" in stream
     assert "HTTPValidationError" not in document["components"]["schemas"]
     assert "StreamMessage" in document["components"]["schemas"]
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))

@@ -57,8 +57,9 @@ async def _read_object(request: Request, what: str, limit: int) -> dict[str, Any
         return None
     try:
         given = json.loads(body)
-    except ValueError as exc:
-        message = f"the body is not JSON: {exc}. Send the {what} as one JSON object."
+    except (ValueError, RecursionError) as exc:
+        why = "it is nested too deeply" if isinstance(exc, RecursionError) else exc
+        message = f"the body is not JSON: {why}. Send the {what} as one JSON object."
         raise ApiError(422, "invalid_request", message) from exc
     if not isinstance(given, dict):
         message = f"the body is not a JSON object. Send the {what} as one."

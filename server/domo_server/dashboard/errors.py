@@ -16,12 +16,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from domo.errors import ConfigError, DomoError, TaskError
 from domo_server.dashboard.faults import faults_by_field
 
 logger = logging.getLogger(__name__)
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _BY_STATUS = {
     404: ("not_found", "there is nothing here. The routes are listed at /api/v1/docs."),
     405: ("method_not_allowed", "this address does not take that method; see the Allow header."),
@@ -78,8 +80,13 @@ def no_silo(silo_id: str) -> ApiError:
     return ApiError(404, "not_found", f"no silo {silo_id!r}. GET /api/v1/silos lists all silos.")
 
 
+def bug() -> ApiError:
+    """The error for what no handler knows."""
+    return ApiError(500, "internal", "the coordinator could not answer; its log has the traceback.")
+
+
 def add_error_handlers(app: FastAPI) -> None:
-    """Give every error of `app` the one shape."""
+    """Give every error of `app` the one shape; `headers.Guard` does so for bugs."""
 
     @app.exception_handler(ApiError)
     async def _api(_request: Request, exc: ApiError) -> JSONResponse:
@@ -99,7 +106,10 @@ def add_error_handlers(app: FastAPI) -> None:
     async def _http(request: Request, exc: HTTPException) -> JSONResponse:
         code, what = _BY_STATUS.get(exc.status_code, ("http_error", str(exc.detail)))
         message = f"{request.method} {request.url.path}: {what}"
-        return ApiError(exc.status_code, code, message, exc.headers).response()
+        headers = exc.headers
+        if exc.status_code == 405 and (allowed := _allowed(request)):
+            headers = {"Allow": allowed}
+        return ApiError(exc.status_code, code, message, headers).response()
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_request: Request, exc: RequestValidationError) -> JSONResponse:
@@ -110,7 +120,12 @@ def add_error_handlers(app: FastAPI) -> None:
         message = "; ".join(wrong) + ". Correct this and send the request again."
         return ApiError(422, "invalid_request", message).response()
 
-    @app.exception_handler(Exception)
-    async def _bug(_request: Request, _exc: Exception) -> JSONResponse:
-        message = "the coordinator could not answer; its log has the traceback."
-        return ApiError(500, "internal", message).response()
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes of the address; a refusal has those of the first one only."""
+    routes, scope = request.app.routes, request.scope
+    return ", ".join(
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    )

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from domo_server.dashboard.errors import ApiError
+from domo_server.dashboard.errors import ApiError, bug
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -29,7 +29,7 @@ def host_name(host: str) -> str:
 
 
 class Guard:
-    """ASGI middleware: checks the Host header and adds headers.
+    """ASGI middleware: checks the Host header, adds headers, and answers where there is a bug.
 
     A page elsewhere can point its own name at 127.0.0.1 and so read a server that is bound to
     loopback (DNS rebinding); its requests carry that name in Host and are refused here.
@@ -50,8 +50,12 @@ class Guard:
             return
         static = scope["path"] == "/" or scope["path"].startswith("/static/")
 
+        began = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal began
             if message["type"] == "http.response.start":
+                began = True
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
@@ -69,4 +73,9 @@ class Guard:
             )
             await error.response()(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception:  # a handler of the application would answer outside of this
+            if not began:
+                await bug().response()(scope, receive, send_with_headers)
+            raise

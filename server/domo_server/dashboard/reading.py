@@ -138,7 +138,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """A `status` event at once and after every change, at most about ten in a second.
 
         The data of each is a StreamMessage: the status, the current (or newest) run, and the
-        events since the message before. A comment line comes after 15 s of silence.
+        events since the message before. After 2 s of silence comes an `alive` event.
         """
         return EventStream(streams.messages(parse_event_id(last_event_id)))
 
