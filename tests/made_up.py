@@ -8,6 +8,7 @@ from typing import Any
 from domo.errors import ConfigError
 from domo.model_card import ModelCard
 from domo_server.dashboard import examples
+from domo_server.records import silo_round
 from domo_server.status import (
     Event,
     LogLine,
@@ -18,6 +19,7 @@ from domo_server.status import (
     RunState,
     RunSummary,
     SiloLog,
+    SiloRound,
     SiloStatus,
     Status,
 )
@@ -57,6 +59,7 @@ class Federation:
             LogLine(number=i, at="2026-01-05T09:00:00Z", level="INFO", text=f"line {i}")
             for i in range(1, 4)
         ]
+        self.log_began_at = "2026-01-05T08:59:00Z"
         self.model_path: Path | None = None
         self.round_list = [
             RoundRecord(
@@ -106,12 +109,18 @@ class Federation:
             return None
         return [r for r in self.round_list if r.round_index > after]
 
+    async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
+        rows = [record.model_dump() for record in await self.rounds(run_id, after) or ()]
+        return [part for row in rows if (part := silo_round(row, silo_id))]
+
     async def silos(self) -> Sequence[SiloStatus]:
         return self.silo_list
 
     async def silo_log(self, silo_id: str) -> SiloLog | None:
         known = any(s.silo_id == silo_id for s in self.silo_list)
-        return SiloLog(shared=True, lines=self.log_lines) if known else None
+        if not known:
+            return None
+        return SiloLog(shared=True, lines=self.log_lines, began_at=self.log_began_at)
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         return [event for event in self.event_list if event.event_id > after][-limit:]

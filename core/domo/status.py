@@ -205,6 +205,9 @@ class SiloLog(_Frozen):
 
     shared: bool = Field(description="Whether its operator lets it send them.")
     lines: Sequence[LogLine] = Field(description="Oldest first, 200 at most.")
+    began_at: str | None = Field(
+        None, description="Since when lines are counted; with another one numbers begin at 1 again."
+    )
 
 
 class SiloRound(_Frozen):
@@ -225,7 +228,9 @@ class SiloDetail(SiloStatus):
     rounds_run_id: str | None = Field(
         description="The run that `rounds` are of: the current one; the newest if none is current."
     )
-    rounds: Sequence[SiloRound] = Field(description="Oldest first.")
+    rounds: Sequence[SiloRound] = Field(
+        description="Its part in the last 300 rounds of the run, oldest first."
+    )
     events: Sequence[Event] = Field(description="The last 50 that concern it, oldest first.")
     advice: str | None = Field(None, description="What to do about its `error`.")
 

@@ -65,6 +65,8 @@ class HeardLog:
         self._count, self._newest = 0, 0
         self._room, self._at = float(MAX_LINES), clock()
         self.shared = False
+        self.began_at = time_text(wall())
+        """The coordinator's count of lines begins with it."""
 
     def begin(self) -> None:
         """The silo was started again and counts its lines from 1."""

@@ -16,7 +16,8 @@ import domo
 from domo.metrics import AtScrape, Metric, Sample
 from domo_server.coordinator import Coordinator
 from domo_server.counters import COUNTED, MAX_SILOS
-from domo_server.read_model import CoordinatorView, round_record
+from domo_server.read_model import CoordinatorView
+from domo_server.records import round_record
 from domo_server.status import (
     ENDED,
     RoundRecord,

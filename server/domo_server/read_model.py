@@ -19,14 +19,15 @@ from domo_server.coordinator import Coordinator
 from domo_server.digests import Digests
 from domo_server.figures import latest_metrics
 from domo_server.pace import Pace
+from domo_server.records import round_record, silo_round
 from domo_server.status import (
     ENDED,
     Event,
-    Participant,
     RoundRecord,
     RunDetail,
     RunSummary,
     SiloLog,
+    SiloRound,
     SiloStatus,
     Status,
 )
@@ -97,8 +98,16 @@ class CoordinatorView:
         """Its rounds above an index, oldest first."""
         if await asyncio.to_thread(self._store.run, run_id) is None:
             return None
-        rows = await asyncio.to_thread(self._store.rounds_of, run_id, after)
-        return [round_record(row) for row in rows]
+        return await asyncio.to_thread(
+            lambda: [round_record(row) for row in self._store.rounds_of(run_id, after)]
+        )
+
+    async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
+        """A silo's part in the rounds above an index that were its own, oldest first."""
+        parts = await asyncio.to_thread(
+            lambda: [silo_round(row, silo_id) for row in self._store.rounds_of(run_id, after)]
+        )
+        return [part for part in parts if part is not None]
 
     async def silos(self) -> Sequence[SiloStatus]:
         """All silos, by id."""
@@ -111,15 +120,17 @@ class CoordinatorView:
         """What it has shared of its log."""
         session = self._c.sessions.of(silo_id)
         if session is not None:
-            return SiloLog(shared=session.log.shared, lines=session.log.after(0))
+            log = session.log
+            return SiloLog(shared=log.shared, lines=log.after(0), began_at=log.began_at)
         row = await asyncio.to_thread(self._store.silo, silo_id)
-        return None if row is None else SiloLog(shared=False, lines=[])
+        return None if row is None else SiloLog(shared=False, lines=[], began_at=None)
 
     async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
         """The newest events with an id above `after`, oldest first."""
         await self._c.events.flush()
-        rows = await asyncio.to_thread(self._store.events_after, after, limit)
-        return [Event(**row) for row in rows]
+        return await asyncio.to_thread(
+            lambda: [Event(**row) for row in self._store.events_after(after, limit)]
+        )
 
     async def model_file(self, run_id: str) -> Path | None:
         """The newest committed x_r; None if no round is committed yet."""
@@ -223,27 +234,6 @@ class CoordinatorView:
         row = await asyncio.to_thread(self._store.run, run_id)
         assert row is not None
         return await self._summary(row)
-
-
-def round_record(row: Mapping[str, Any]) -> RoundRecord:
-    """One row of the rounds table."""
-    fields = ("silo_id", "weight", "num_steps", "update_norm", "train_loss")
-    return RoundRecord(
-        round_index=row["round_index"],
-        state=row["state"],
-        opened_at=row["opened_at"],
-        closed_at=row["closed_at"],
-        duration_s=row["duration_s"],
-        local_lr=row["local_lr"],
-        reference_steps=row["reference_steps"],
-        participants=[
-            Participant(**{f: p[f] for f in fields}, cosine=p.get("cosine"))
-            for p in row["participants"]
-        ],
-        left_out=row["left_out"],
-        train_loss=row["train_loss"],
-        drift=row["drift"],
-    )
 
 
 def _export_round(store: Store, folder: Path, row: Mapping[str, Any]) -> Path:

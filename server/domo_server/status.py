@@ -22,6 +22,7 @@ from domo.status import (
     RunSummary,
     SiloLog,
     SiloPhase,
+    SiloRound,
     SiloStatus,
     Status,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "RunSummary",
     "SiloLog",
     "SiloPhase",
+    "SiloRound",
     "SiloStatus",
     "Status",
 ]
@@ -64,6 +66,10 @@ class ReadModel(Protocol):
 
     async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
         """Its rounds above an index, oldest first."""
+        ...
+
+    async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
+        """A silo's part in the rounds above an index that were its own, oldest first."""
         ...
 
     async def silos(self) -> Sequence[SiloStatus]:

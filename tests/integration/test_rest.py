@@ -154,6 +154,11 @@ def test_a_silo_with_its_rounds_and_events(app: FastAPI, federation: Federation)
     assert (record["took_part"], record["left_out"], record["num_steps"]) == (True, None, 12)
     assert get(app, "/silos/site-c").json()["rounds"] == []  # it was not sampled
     refused(get(app, "/silos/site-x"), 404, "not_found", "site-x", "/api/v1/silos")
+    one, many = federation.round_list[0], {"rounds_done": 400}
+    federation.round_list = [one.model_copy(update={"round_index": i}) for i in range(401)]
+    federation.run_list[0] = federation.run_list[0].model_copy(update=many)
+    rounds = get(app, "/silos/site-a").json()["rounds"]  # the last 300, and one that closes
+    assert [record["round_index"] for record in rounds] == list(range(100, 401))
     federation.run_list.clear()
     silo = get(app, "/silos/site-b").json()
     assert (silo["rounds_run_id"], silo["rounds"]) == (None, [])

@@ -118,6 +118,7 @@ SILO = SiloStatus(
 )
 SILO_LOG = SiloLog(
     shared=True,
+    began_at="2026-01-05T08:59:00.000+00:00",
     lines=[
         LogLine(
             number=41,

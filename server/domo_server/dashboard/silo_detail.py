@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Sequence
 
-from domo.status import Event, RoundRecord, SiloDetail, SiloRound, SiloStatus
+from domo.status import Event, SiloDetail, SiloStatus
 from domo_server.dashboard.advice import advice_on
 from domo_server.status import ReadModel
 
+NUM_SILO_ROUNDS = 300
+"""How many of the last rounds of a run its detail has a silo's part in, and the one that closes."""
 NUM_SILO_EVENTS = 50
 """How many of a silo's last events its detail has."""
 SCANNED = 10_000
@@ -36,28 +38,11 @@ async def pick_events(
 async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
     """The silo with its part in the rounds of the current (or newest) run, and its last events."""
     run = (await read.status()).current_run or next(iter(await read.runs()), None)
-    records = None if run is None else await read.rounds(run.run_id)
-    parts = [_part(record, silo.silo_id) for record in records or ()]
+    first = 0 if run is None else run.rounds_done - NUM_SILO_ROUNDS
     return SiloDetail(
         **silo.model_dump(),
         rounds_run_id=None if run is None else run.run_id,
-        rounds=[part for part in parts if part is not None],
+        rounds=[] if run is None else await read.silo_rounds(run.run_id, silo.silo_id, first - 1),
         events=await pick_events(read, limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
         advice=advice_on(silo.error),
-    )
-
-
-def _part(record: RoundRecord, silo_id: str) -> SiloRound | None:
-    """None: the round was not this silo's."""
-    mine = next((p for p in record.participants if p.silo_id == silo_id), None)
-    if mine is None and silo_id not in record.left_out:
-        return None
-    return SiloRound(
-        round_index=record.round_index,
-        state=record.state,
-        took_part=mine is not None,
-        left_out=record.left_out.get(silo_id),
-        num_steps=None if mine is None else mine.num_steps,
-        update_norm=None if mine is None else mine.update_norm,
-        train_loss=None if mine is None else mine.train_loss,
     )

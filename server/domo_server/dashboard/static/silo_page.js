@@ -12,6 +12,7 @@ import { runLink } from "./router.js";
 import { phaseTime } from "./silos.js";
 
 const AGAIN_MS = 2000;
+const NUM_ROUNDS = 300; // of a longer run the coordinator tells the last ones only
 
 /** A fact is {text}, and perhaps {part}: the share of a bar, {warn}, {href}. */
 const text = (of) => (...given) => ({ text: of(...given) });
@@ -205,7 +206,8 @@ export class SiloPage {
     const inside = rounds.filter((round) => round.took_part).length;
     this.noRounds.hidden = rounds.length > 0;
     this.table.hidden = rounds.length === 0;
-    this.sum.replaceChildren(...(runId ? ["of run ", h("a", { href: runLink(runId) }, runId),
+    const which = rounds.length < NUM_ROUNDS ? "of run " : `the last ${rounds.length} of run `;
+    this.sum.replaceChildren(...(runId ? [which, h("a", { href: runLink(runId) }, runId),
       `: in ${inside}, left out of ${rounds.length - inside}`] : []));
     const cell = (name, look) => h("td", { "data-f": name, class: look });
     const create = () => h("tr", {}, h("th", { scope: "row", "data-f": "index" }), cell("part", "breaks"),
