@@ -7,6 +7,7 @@ of silos and a restart change nothing.
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -89,21 +90,26 @@ class _Plan:
 class BatchLoader:
     """Loads given index lists from a dataset; worker processes, if any, outlive a round.
 
+    After an error, such as the death of a worker, the next `load` starts fresh ones.
+
     Args:
         dataset: Map-style dataset with deterministic items.
         num_workers: Loader processes; any number gives the same batches.
     """
 
     def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
-        self.dataset = dataset
+        self.dataset, self._num_workers = dataset, num_workers
         self._plan = _Plan()
-        self._loader = DataLoader(
-            dataset,
+        self._loader = self._fresh()
+
+    def _fresh(self) -> DataLoader[Any]:
+        return DataLoader(
+            self.dataset,
             batch_sampler=self._plan,
-            num_workers=num_workers,
+            num_workers=self._num_workers,
             collate_fn=collate,
-            persistent_workers=num_workers > 0,
-            multiprocessing_context="forkserver" if num_workers else None,
+            persistent_workers=self._num_workers > 0,
+            multiprocessing_context="forkserver" if self._num_workers else None,
             generator=torch.Generator(),
         )
 
@@ -113,7 +119,20 @@ class BatchLoader:
     def load(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
         """The batches of a plan, in order."""
         self._plan.batches = plan
-        return iter(self._loader)
+        with self._dropped_on_error():
+            return self._batches(iter(self._loader))
+
+    def _batches(self, stream: Iterator[Any]) -> Iterator[Any]:
+        with self._dropped_on_error():
+            yield from stream
+
+    @contextmanager
+    def _dropped_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._loader = self._fresh()
+            raise
 
     def sequential(self, batch_size: int = EVAL_BATCH) -> Iterator[Any]:
         """The whole dataset once, in order."""

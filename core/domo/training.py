@@ -88,7 +88,7 @@ class LocalRound:
         buffers: Server values of float and integer buffers.
         on_step: Called before each batch with this round and the steps done; returning False
             abandons the round.
-        on_evaluation: Called with the sums of `evaluate`.
+        on_evaluation: Called after each `evaluate` with all sums of the round.
         spend: Whether x_prev, and without pre-fusion x_r too, may be overwritten, so that a round
             needs less memory: two vectors beside the trainer's own.
     """
@@ -109,6 +109,8 @@ class LocalRound:
         flat.load(Section.TRAINABLE, x_r)
         for section, values in (buffers or {}).items():
             flat.load(section, values)
+        for p in flat.params:  # an attempt that failed or was abandoned has left some
+            p.grad = None
         self.flat, self.numbers = flat, numbers
         self.abandoned = False
         self.metrics: dict[str, float] = {}
@@ -158,12 +160,14 @@ class LocalRound:
     ) -> dict[str, float]:
         """Test x_r on local data; sums are reported, so averages over silos are exact.
 
+        May be called several times, for several metrics; one that comes again replaces the first.
+
         Args:
             fn: `fn(model, batch)` -> metric name -> (sum, count).
             batches: Evaluation batches.
 
         Returns:
-            The local means; empty where the run does not ask for numbers on this x_r.
+            The local means of this call; empty where the run asks for no numbers on this x_r.
 
         Raises:
             RoundError: Training has begun, so the model is no longer x_r.
@@ -187,9 +191,9 @@ class LocalRound:
         finally:
             for module, mode in modes:
                 module.training = mode
-        self.evaluation = {k: Sum(*v) for k, v in sums.items()}
+        self.evaluation |= {k: Sum(*v) for k, v in sums.items()}
         self._on_evaluation(self.evaluation)
-        return {k: s.total / s.num for k, s in self.evaluation.items() if s.num}
+        return {k: total / num for k, (total, num) in sums.items() if num}
 
     def optimizer(self) -> LocalSGD:
         """The local step of the run's method. Make it after the model is in place."""

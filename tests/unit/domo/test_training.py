@@ -2,6 +2,8 @@
 
 import gc
 import itertools
+import multiprocessing
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -219,6 +221,24 @@ def test_worker_processes_end_with_their_loader() -> None:
         gc.enable()
 
 
+def test_a_dead_worker_is_an_error_once_and_replaced() -> None:
+    others, loader = multiprocessing.active_children(), BatchLoader(DATA, num_workers=1)
+    stream = loader.load([[i] for i in range(10)])
+    next(stream)
+    iterator = loader._loader._iterator
+    worker = iterator._workers[0]
+    while iterator._worker_result_queue.empty():  # torch is quick to see that a batch is lost
+        time.sleep(0.01)
+    worker.kill()
+    worker.join()
+    with pytest.raises((OSError, RuntimeError)):
+        list(stream)
+    assert len(list(loader.sequential(4))) == 3
+    assert loader._loader._iterator._workers[0] is not worker
+    del stream, loader, iterator
+    assert set(multiprocessing.active_children()) <= set(others)
+
+
 def test_a_whole_pass_in_order() -> None:
     got = [b[0] for b in BatchLoader(DATA).sequential(4)]
     assert [len(b) for b in got] == [4, 4, 2]
@@ -354,6 +374,33 @@ def test_gradient_accumulation() -> None:
             opt.zero_grad()
     merged = [parts[i] + parts[i + 1] for i in range(0, 8, 2)]
     torch.testing.assert_close(rnd.finish().update, train(whole, plan=merged).update)
+
+
+def test_gradients_of_an_attempt_that_came_to_nothing_are_forgotten() -> None:
+    """Whether it was abandoned between two steps, or failed after `backward`."""
+    flat = FlatModel(nn.Linear(3, 1))
+    x_r, plan = torch.linspace(-0.5, 0.5, 4), [[i] for i in range(8)]
+
+    def attempt(end: Callable[[int], Any] = lambda batches: None) -> LocalRound:
+        batches = 0
+        rnd = LocalRound(
+            flat, numbers("FedAvg"), x_r.clone(), on_step=lambda *_: end(batches) != "abandon"
+        )
+        for batch in rnd.batches(DATA, plan=plan):
+            loss_of(rnd, batch).backward()
+            batches += 1
+            assert end(batches) != "fail"
+            if batches % 2 == 0:
+                rnd.optimizer().step()
+                rnd.optimizer().zero_grad()
+        return rnd
+
+    clean = attempt().finish().update
+    assert attempt(lambda batches: "abandon" if batches == 3 else None).abandoned
+    assert torch.equal(attempt().finish().update, clean)
+    with pytest.raises(AssertionError):
+        attempt(lambda batches: "fail" if batches == 1 else None)
+    assert torch.equal(attempt().finish().update, clean)
 
 
 @pytest.mark.parametrize("method", ["DOMO", "DOMO-S"])
@@ -494,6 +541,21 @@ def test_sums_are_handed_on_at_once() -> None:
     rnd.evaluate(squares, BatchLoader(DATA).sequential())
     assert got == [rnd.evaluation]
     assert got[0]["seen"] == Sum(10.0, 1.0)
+
+
+def test_several_evaluations_are_reported_together() -> None:
+    got: list[Any] = []
+    flat = FlatModel(Net())
+    rnd = LocalRound(
+        flat, numbers("FedAvg"), flat.vector.clone(), on_evaluation=lambda s: got.append({**s})
+    )
+    rnd.evaluate(squares, BatchLoader(DATA).sequential())
+    assert rnd.evaluate(lambda m, b: {"rare": (1.0, 2.0), "seen": (8.0, 4.0)}, [X]) == {
+        "rare": 0.5,
+        "seen": 2.0,
+    }
+    assert [set(sums) for sums in got] == [{"mse", "seen"}, {"mse", "seen", "rare"}]
+    assert got[1]["seen"] == Sum(8.0, 4.0)
 
 
 def test_evaluation_leaves_each_module_in_its_mode() -> None:
