@@ -32,8 +32,8 @@ from domo.status import (
     StreamMessage,
 )
 
-SILENCE_S = 45.0
-"""Longest silence of a stream, in which a comment comes every 15 s."""
+SILENCE_S = 6.0
+"""Longest silence of a stream, in which a sign of life comes every 2 s."""
 PATIENCE_S = 120.0
 """How long a stream, or `wait`, tries to reach a coordinator that it has lost."""
 RETRY_S = 2.0
@@ -142,6 +142,9 @@ class Coordinator(Rest):
 
         Returns:
             The file, which is whole.
+
+        Raises:
+            OSError: It cannot be written; names the file.
         """
         route = self.api(f"/runs/{quoted(run_id)}/model")
         with self.faults(), self.http.stream("GET", route) as answer:
@@ -160,6 +163,8 @@ class Coordinator(Rest):
                         done += len(block)
                         on_bytes(done, total)
                 part.replace(path)
+            except OSError as error:  # a full disk names no file
+                raise OSError(error.errno, error.strerror, str(path)) from None
             finally:
                 part.unlink(missing_ok=True)
         return path
@@ -210,6 +215,8 @@ class Coordinator(Rest):
         while True:
             try:
                 for event_id, data in self._listen(after):
+                    if self.closed:
+                        return
                     after = event_id or after
                     yield understood(StreamMessage, data)
                     heard = time.monotonic()

@@ -47,6 +47,8 @@ class Seen(NamedTuple):
 class Watcher:
     """Follows a run: the coordinator's stream, on a thread, and what it means for this run.
 
+    Whoever makes one closes it.
+
     Args:
         coordinator: Where from.
         run_id: The run; None: the current or newest one.
@@ -64,15 +66,22 @@ class Watcher:
         self.first = coordinator.run(run_id)
         self.run_id = run_id
         self.away: DomoError | None = None
-        self._asked, self._events = 0.0, list[Event]()
+        self._asked, self._behind = 0.0, False
+        self._events = list[Event]()
+        self._silos: Sequence[SiloStatus] = ()
         self._timeout_s = timeout_s
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
         self._inbox: queue.SimpleQueue[StreamMessage | DomoError] = queue.SimpleQueue()
+        self._stream = Coordinator(coordinator.url)
         threading.Thread(target=self._listen, name="stream", daemon=True).start()
+
+    def close(self) -> None:
+        """Hang up; the thread ends with the next sign of life, or at the end of a silence."""
+        self._stream.close()
 
     def _listen(self) -> None:
         try:
-            for message in self._coordinator.stream(on_away=self._lost):
+            for message in self._stream.stream(on_away=self._lost):
                 self.away = None
                 self._inbox.put(message)
         except DomoError as error:
@@ -93,15 +102,21 @@ class Watcher:
             raise DeadlineError(
                 f"run {self.run_id} has not ended after {self._timeout_s:g} s; it goes on"
             )
+        if self._behind:
+            left = min(left, max(0.0, self._asked + ASK_S - time.monotonic()))
+        run = None
         try:
             message = self._inbox.get(timeout=left)
         except queue.Empty:
-            return None
-        if isinstance(message, DomoError):
-            raise message
-        self._events += [e for e in message.events if e.run_id == self.run_id]
-        run = message.run
+            if not self._behind:
+                return None
+        else:
+            if isinstance(message, DomoError):
+                raise message
+            self._events += [e for e in message.events if e.run_id == self.run_id]
+            run, self._silos = message.run, message.status.silos
         if run is None or run.run_id != self.run_id:  # it waits in the queue, or has ended
+            self._behind = True  # until it has been asked for: nothing more may come
             if time.monotonic() - self._asked < ASK_S:
                 return None
             self._asked = time.monotonic()
@@ -109,8 +124,8 @@ class Watcher:
                 run = self._coordinator.run(self.run_id)
             except CoordinatorUnavailableError:
                 return None
-        events, self._events = self._events, []
-        return Seen(run, message.status.silos, events)
+        events, self._events, self._behind = self._events, [], False
+        return Seen(run, self._silos, events)
 
 
 def watch(
@@ -144,6 +159,8 @@ def watch(
     except KeyboardInterrupt:
         complain(f"no longer watching; the run goes on. Again: domo watch {watcher.run_id}")
         return INTERRUPTED
+    finally:
+        watcher.close()
     if not as_json and not shown:
         say(result_line(run), style=None if run.state == "FINISHED" else "yellow")
     return OF_STATES[run.state]

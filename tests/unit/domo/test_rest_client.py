@@ -1,5 +1,7 @@
 """The typed client, against the real REST over a made-up federation."""
 
+import errno
+import inspect
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +24,7 @@ from domo.errors import (
 from domo.rest_client import Coordinator
 from domo.sse import server_sent_events
 from domo.status import RunSummary, StreamMessage
+from domo_server.dashboard.stream import StreamHub
 from tests.made_up import Federation
 from tests.serving import TOKEN, Served, serving
 
@@ -105,6 +108,13 @@ def test_the_model_comes_whole_or_not_at_all(
     assert (mine, told[-1]) == (tmp_path / "mine", (7000, 7000))
     assert not list(tmp_path.glob("*.part"))
 
+    def full(*_: int | None) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=f"No space left on device: '{mine}'"):
+        there.download_model("1-fedavg", mine, full)
+    assert not list(tmp_path.glob("*.part"))
+
 
 def test_waiting(
     there: Coordinator, federation: Federation, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +166,21 @@ def test_a_stream_goes_on_through_a_restart(
     gone = Coordinator(f"http://127.0.0.1:{port}")
     with gone, pytest.raises(CoordinatorUnavailableError):
         next(gone.stream())
+
+
+def test_a_stream_that_falls_silent_is_lost(
+    there: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_of_life_s = inspect.signature(StreamHub).parameters["keepalive_s"].default
+    assert 2 * sign_of_life_s < rest_client.SILENCE_S < 10
+    monkeypatch.setattr(rest_client, "SILENCE_S", 0.2)
+    monkeypatch.setattr(rest_client, "RETRY_S", 0.0)
+    away: list[str] = []
+    stream = there.stream(on_away=lambda error: away.append(str(error)))
+    next(stream)
+    next(stream)  # of a new connection
+    assert away == [f"no coordinator's REST at {there.url}: timed out"]
+    stream.close()
 
 
 def test_lines_of_a_stream() -> None:

@@ -121,10 +121,12 @@ def test_when_there_is_nothing_to_watch_or_no_time(
 
 def test_submit_and_watch(federation: Federation, served: Served, tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
-    path.write_text('[[runs]]\nname = "one"\ntask = "digits"\nmethod = "DOMO"\nnum_rounds = 2\n')
+    path.write_text('[[runs]]\ntask = "digits"\nmethod = "DOMO"\nnum_rounds = 2\n' * 2)
+    before = set(threading.enumerate())
 
     def stop() -> None:
-        federation._change_run("2-new run", "STOPPED")
+        for run_id in ("2-new run", "3-new run"):
+            federation._change_run(run_id, "STOPPED")
         served.change()
 
     thread = meanwhile(federation, stop)
@@ -132,7 +134,11 @@ def test_submit_and_watch(federation: Federation, served: Served, tmp_path: Path
     thread.join()
     assert result.exit_code == 4, result.output
     lines = result.stdout.splitlines()
-    assert (lines[0][:17], lines[-1][:18]) == ("queued 2-new run:", "2-new run: stopped")
+    assert (lines[0][:17], lines[-1][:18]) == ("queued 2-new run:", "3-new run: stopped")
+    served.change()  # or a sign of life, 2 s later
+    for left in (t for t in threading.enumerate() if t.name == "stream" and t not in before):
+        left.join(5)
+        assert not left.is_alive(), "it reads on for nobody"
 
 
 def test_in_a_terminal_until_the_run_ends(federation: Federation, served: Served) -> None:
