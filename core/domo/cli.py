@@ -70,7 +70,7 @@ def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
 
 
 @app.command()
-@friendly_errors()
+@friendly_errors(OF_ERRORS)
 def simulate(
     method: Annotated[str | None, typer.Option(help="Method [default: DOMO].")] = None,
     task: Annotated[

@@ -47,6 +47,18 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
+def load_runs(path: Path) -> list[dict[str, Any]]:
+    """Read the `[[runs]]` of a TOML file, one or more.
+
+    Raises:
+        ConfigError: As `load_toml`; or there are none, or they are no tables.
+    """
+    runs = load_toml(path).get("runs")
+    if not isinstance(runs, list) or not runs or not all(isinstance(r, dict) for r in runs):
+        raise ConfigError(f"{path}: needs at least one [[runs]] table")
+    return runs
+
+
 def validate(
     model_class: type[M],
     data: Mapping[str, Any],

@@ -51,8 +51,8 @@ def friendly_errors(codes: Codes = ()) -> Iterator[None]:
     """Turn errors that are not bugs into one red line and an exit code.
 
     A decorator for commands, or a context manager: 2 for a bad configuration or task, 130 for
-    Ctrl-C, 1 for everything else that domo or the operating system refuses. Bugs keep their
-    traceback; `DOMO_LOG_LEVEL=DEBUG` shows all of them.
+    Ctrl-C, 1 for everything else that domo or the operating system refuses, such as a full disk.
+    Bugs keep their traceback; `DOMO_LOG_LEVEL=DEBUG` shows all of them.
 
     Args:
         codes: Exit codes of other errors; the first that fits.
@@ -67,9 +67,9 @@ def friendly_errors(codes: Codes = ()) -> Iterator[None]:
         _fail(str(error))
         raise SystemExit(next(c for k, c in (*codes, *CODES) if isinstance(error, k))) from None
     except OSError as error:
-        if error.filename is None:
+        if error.errno is None or isinstance(error, BrokenPipeError):  # typer ends quietly
             raise
-        _fail(f"{error.strerror}: {error.filename}")
+        _fail(f"{error.strerror}" + (f": {error.filename}" if error.filename else ""))
         raise SystemExit(1) from None
 
 

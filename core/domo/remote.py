@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any
 
 from platformdirs import user_state_path
 
-from domo.config_file import load_toml, validate
+from domo.config_file import load_runs, validate
 from domo.console import complain, console, say
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo.rest_client import Coordinator
@@ -33,16 +34,20 @@ def default_token_file() -> Path:
 
 
 def find_token(token_file: Path | None) -> str:
-    """The admin's token: DOMO_ADMIN_TOKEN, or the file that the coordinator made.
+    """The admin's token: of the file, of DOMO_ADMIN_TOKEN, or of this machine's coordinator.
+
+    Args:
+        token_file: As the flag gives it.
 
     Raises:
-        ConfigError: There is none; says where to look.
+        ConfigError: There is none, or it cannot be one; says where to look.
     """
-    if token := os.environ.get("DOMO_ADMIN_TOKEN"):
-        return token
+    told = os.environ.get("DOMO_ADMIN_TOKEN")
+    if token_file is None and told:
+        return _token(told, "DOMO_ADMIN_TOKEN")
     path = token_file or default_token_file()
     try:
-        return path.read_text(encoding="ascii").strip()
+        return _token(path.read_text(encoding="utf-8", errors="replace"), str(path))
     except OSError as error:
         raise ConfigError(
             f"this needs the admin's token, and {path} cannot be read ({error.strerror}). It lies "
@@ -51,17 +56,13 @@ def find_token(token_file: Path | None) -> str:
         ) from None
 
 
-def call(
-    server: str,
-    method: str,
-    path: str,
-    token: str = "",
-    body: Any = None,
-    query: Mapping[str, Any] | None = None,
-) -> Any:
-    """One REST call, its answer as plain JSON; errors as those of `Coordinator`."""
-    with Coordinator(server, token) as coordinator:
-        return coordinator.ask(method, path, body, query)
+def _token(text: str, where: str) -> str:
+    if re.fullmatch(r"[!-~]+", token := text.strip()) is None:
+        raise ConfigError(
+            f"{where} holds no admin token, which is one word of plain letters, digits and signs. "
+            "It lies in the coordinator's state folder as admin-token"
+        )
+    return token
 
 
 def submit_runs(server: str, path: Path, name: str | None, token: str) -> Sequence[str]:
@@ -70,8 +71,7 @@ def submit_runs(server: str, path: Path, name: str | None, token: str) -> Sequen
     Raises:
         ConfigError: A fault in the file, or no such run in it.
     """
-    data = load_toml(path)
-    entries = data.get("runs", [])
+    entries = load_runs(path)
     runs = [validate(RunConfig, e, path, at=f"runs[{i}]") for i, e in enumerate(entries)]
     chosen = [(e, r) for e, r in zip(entries, runs, strict=True) if name in (None, r.title)]
     if not chosen:

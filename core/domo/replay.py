@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
 from pydantic import BaseModel
 
 from domo.batches import BatchLoader
 from domo.config_file import validate
 from domo.console import say
-from domo.errors import ConfigError, CoordinatorUnavailableError, ReplayError
+from domo.errors import ConfigError, ReplayError
+from domo.rest_call import Rest
 from domo.run_config import RunConfig
 from domo.simulate_command import check_device, run_and_keep
 from domo.simulation import SimulatedSilo, SimulationResult
@@ -138,7 +138,8 @@ def read_recording(source: str) -> Recording:
 
     Raises:
         ConfigError: It cannot be read, is no history.json, or no round of it is committed.
-        CoordinatorUnavailableError: Nobody answers at the URL.
+        NotFoundError: The coordinator at the URL has no such run.
+        CoordinatorUnavailableError: Nobody answers at the URL, or it cannot for the moment.
     """
     try:
         body = json.loads(_fetch(source) if "://" in source else _read(source))
@@ -160,13 +161,10 @@ def read_recording(source: str) -> Recording:
 
 
 def _fetch(url: str) -> bytes:
-    try:
-        answer = httpx.get(url, timeout=TIMEOUT_S)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CoordinatorUnavailableError(f"nobody answers at {url}: {error}") from None
-    if not answer.is_success:
-        raise ConfigError(f"--replay {url}: answered {answer.status_code}")
-    return answer.content
+    with Rest(url, timeout_s=TIMEOUT_S) as rest, rest.faults():
+        answer = rest.http.get(url)
+        rest.check(answer)
+        return answer.content
 
 
 def _read(path: str) -> bytes:

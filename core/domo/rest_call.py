@@ -38,7 +38,7 @@ class Rest:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.closed = False
-        self.http = httpx.Client(headers=headers, timeout=timeout_s)
+        self.http = _client(headers, timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +60,7 @@ class Rest:
         self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None
     ) -> Any:
         """One call below /api/v1; its answer as plain JSON."""
-        return json.loads(self._request(method, path, body, query))
+        return understood(object, self._request(method, path, body, query))
 
     def get(self, kind: type[T], path: str, query: Mapping[str, Any] | None = None) -> T:
         """Read something."""
@@ -90,8 +90,17 @@ class Rest:
             raise CoordinatorUnavailableError(text) from None
 
     def check(self, answer: httpx.Response) -> None:
-        """Turn a refusal into an error with the coordinator's own words."""
+        """Turn a refusal into an error with the coordinator's own words.
+
+        Raises:
+            ProtocolError: It is a page for people, such as a proxy's log-in.
+        """
         if answer.is_success:
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                raise ProtocolError(
+                    f"{answer.url} answered with a web page, as a log-in page or a proxy does; "
+                    "is that a domo coordinator?"
+                )
             return
         try:
             told = json.loads(answer.read())["error"]
@@ -104,6 +113,20 @@ class Rest:
         if answer.status_code in (401, 403):
             raise AccessError(text)
         raise (NotFoundError if code in ("not_found", "no_model") else ConfigError)(text)
+
+
+def _client(headers: Mapping[str, str], timeout_s: float) -> httpx.Client:
+    of_proxies = "a proxy of ALL_PROXY, HTTP_PROXY or HTTPS_PROXY cannot be used"
+    known = httpx.Headers(headers)
+    try:
+        return httpx.Client(headers=known, timeout=timeout_s)
+    except ImportError:
+        raise ConfigError(
+            f"{of_proxies}: it is a SOCKS proxy, which needs a package that is not installed: "
+            "pip install 'httpx[socks]', or unset the variable for this command"
+        ) from None
+    except (ValueError, httpx.InvalidURL) as error:
+        raise ConfigError(f"{of_proxies}: {error}; mend the variable, or unset it") from None
 
 
 def understood(kind: type[T], data: str | bytes) -> T:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from domo.console import console, printable, say
 from domo.errors import ConfigError
+from domo.rest_call import quoted, understood
 from domo.rest_client import Coordinator
 from domo.status import RunDetail, RunSummary, SiloStatus
 
@@ -61,17 +62,19 @@ def show_runs(
         limit: The newest so many of those that fit.
         as_json: One array of objects, as REST gives them.
     """
-    found = [run for run in coordinator.ask("GET", "/runs") if _fits(run, wanted)][:limit]
+    as_given = coordinator.ask("GET", "/runs")
+    runs = understood(list[RunSummary], json.dumps(as_given))
+    found = [pair for pair in zip(runs, as_given, strict=True) if _fits(pair[0], wanted)][:limit]
     if as_json:
-        say(json.dumps(found, indent=2))
-        return
-    _print_runs([RunSummary.model_validate(run) for run in found])
+        say(json.dumps([given for _, given in found], indent=2))
+    else:
+        _print_runs([run for run, _ in found])
 
 
-def _fits(run: Mapping[str, Any], wanted: Mapping[str, str | Sequence[str] | None]) -> bool:
+def _fits(run: RunSummary, wanted: Mapping[str, str | Sequence[str] | None]) -> bool:
     for key, values in wanted.items():
         choices = [values] if isinstance(values, str) else values or ()
-        if choices and str(run[key]).lower() not in {c.lower() for c in choices}:
+        if choices and str(getattr(run, key)).lower() not in {c.lower() for c in choices}:
             return False
     return True
 
@@ -118,7 +121,7 @@ def rate(silo: SiloStatus) -> str:
 def show_run(coordinator: Coordinator, run_id: str, as_json: bool) -> None:
     """Print one run: what it is, how far it is, its numbers, and its settings."""
     if as_json:
-        say(json.dumps(coordinator.ask("GET", f"/runs/{run_id}"), indent=2))
+        say(json.dumps(coordinator.ask("GET", f"/runs/{quoted(run_id)}"), indent=2))
         return
     run = coordinator.run(run_id)
     rows = {

@@ -16,7 +16,7 @@ from rich.table import Table
 import domo
 from domo import compare
 from domo.compare import Setting
-from domo.config_file import load_toml, validate
+from domo.config_file import load_runs, validate
 from domo.console import console, say
 from domo.errors import ConfigError
 from domo.model_card import CardPoint, CardSilo, ModelCard, metadata_of, of_config
@@ -87,9 +87,7 @@ def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:
     Raises:
         ConfigError: No entry, none of that name, or several and no name.
     """
-    runs = load_toml(path).get("runs", [])
-    if not isinstance(runs, list) or not runs or not all(isinstance(r, dict) for r in runs):
-        raise ConfigError(f"{path}: needs at least one [[runs]] table")
+    runs = load_runs(path)
     names = [str(r.get("name", f"number {i}")) for i, r in enumerate(runs)]
     known = f"{path} has the runs {', '.join(names)}"
     if name is None and len(runs) > 1:

@@ -47,6 +47,8 @@ def test_long_lines_are_not_cut(capsys):
 def test_operating_system_and_interrupt(capsys):
     assert exit_of(PermissionError(13, "Permission denied", "/etc/x")) == 1
     assert capsys.readouterr().err == "error: Permission denied: /etc/x\n"
+    assert exit_of(OSError(28, "No space left on device")) == 1
+    assert capsys.readouterr().err == "error: No space left on device\n"
     assert exit_of(KeyboardInterrupt()) == 130
 
 
@@ -55,6 +57,11 @@ def test_bugs_keep_their_traceback():
         raise ZeroDivisionError
     with pytest.raises(OSError, match="no name"), friendly_errors():
         raise OSError("no name")
+
+
+def test_a_pipe_that_nobody_reads_is_left_to_typer():
+    with pytest.raises(BrokenPipeError), friendly_errors():
+        raise BrokenPipeError(32, "Broken pipe")
 
 
 def test_as_a_decorator_it_keeps_the_function():

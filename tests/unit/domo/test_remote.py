@@ -1,6 +1,7 @@
 """The commands that speak to a coordinator, against its real REST over a made-up federation."""
 
 import json
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -133,6 +134,7 @@ def test_only_the_admin_changes_anything(
     assert federation.run_list[0].state == "OPEN"
     assert federation.silo_list[0].dropped is None
     (tmp_path / "admin-token").write_text(f"{TOKEN}\n")
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "of-another-coordinator")
     words = ("pause", "1-fedavg", "--server", server, "--token-file", str(tmp_path / "admin-token"))
     assert "paused" in domo(*words)
 
@@ -206,7 +208,7 @@ def test_nobody_there_and_a_coordinator_that_cannot(
 def test_a_proxy_that_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(status: int) -> None:
         request = httpx.Request("GET", url)
-        page = httpx.Response(status, text="<html>", request=request)
+        page = httpx.Response(status, html="<html>Sign in</html>", request=request)
         monkeypatch.setattr(httpx.Client, "request", lambda *_args, **_kwargs: page)
 
     url = "http://127.0.0.1:8080/api/v1/status"
@@ -214,6 +216,61 @@ def test_a_proxy_that_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(5, "status") == f"{url} answered 502; is that a domo coordinator?"
     answer(404)
     assert refused(2, "status") == f"{url} answered 404; is that a domo coordinator?"
+    answer(200)
+    for words in ("status", "status --json", "runs --json", "run 1-x --json", "events"):
+        assert f"{url} answered with a web page" in refused(1, *words.split())
+
+
+@pytest.mark.parametrize("body", [b"Sign in", b'[{"no": "run"}]', b"\xff"])
+def test_an_answer_that_is_no_coordinators(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    request = httpx.Request("GET", "http://127.0.0.1:8080/api/v1/runs")
+    page = httpx.Response(200, content=body, request=request)
+    monkeypatch.setattr(httpx.Client, "request", lambda *_args, **_kwargs: page)
+    assert "Is that a domo coordinator" in refused(1, "runs", "--json")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [("socks5://127.0.0.1:9", "pip install 'httpx[socks]'"), ("foo://x", "mend the variable")],
+)
+def test_a_proxy_that_cannot_be_used(
+    proxy: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    assert told in refused(2, "status")
+
+
+def test_a_token_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    for content in (b"\xff\xfe t", "t\u00e9".encode(), b"\n", b"two words"):
+        path.write_bytes(content)
+        told = refused(2, "stop", "1-x", "--token-file", str(path))
+        assert told.startswith(f"{path} holds no admin token")
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "t\u00e9")
+    assert refused(2, "stop", "1-x").startswith("DOMO_ADMIN_TOKEN holds no admin token")
+
+
+@pytest.mark.parametrize("text", ["", "runs = 5", "runs = []", "[runs]", "runs = [1]"])
+def test_a_file_without_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+    path = tmp_path / "f.toml"
+    path.write_text(text)
+    told = refused(2, "submit", str(path), "--server", "http://127.0.0.1:1")
+    assert told == f"{path}: needs at least one [[runs]] table"
+
+
+@pytest.mark.usefixtures("server")
+def test_an_id_is_one_part_of_the_address() -> None:
+    assert refused(6, "run", "9-?x", "--json").startswith("no run '9-?x'")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_record_that_is_not_there(federation: Federation, server: str) -> None:
+    url = f"{server}/api/v1/runs/9-x/history.json"
+    assert refused(6, "simulate", "--replay", url).startswith("no run '9-x'")
+    nobody = refused(5, "simulate", "--replay", "http://127.0.0.1:1/history.json")
+    assert nobody.startswith("no coordinator's REST at http://127.0.0.1:1/history.json")
 
 
 @pytest.mark.usefixtures("server")
