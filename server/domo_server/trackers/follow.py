@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from domo_server.status import ENDED, ReadModel, RunDetail
-from domo_server.trackers.points import Point, points_of
+from domo_server.trackers.points import Point, ends_of, points_of
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Follower:
     def __init__(self, read: ReadModel, writer: Writer, say: Callable[[str, str | None], None]):
         self._read, self._writer, self._say = read, writer, say
         self._done: dict[str, Any] = {}
+        self._written: dict[str, dict[int, float]] = {}
         self._failing, self._retry_at = False, 0.0
         self._failed_with: Any = None
         self._task: asyncio.Task[None] | None = None
@@ -97,15 +98,20 @@ class Follower:
             self._failing = False
 
     async def _write(self, run_id: str) -> None:
-        run, rounds = await self._read.run(run_id), await self._read.rounds(run_id)
+        """Write a run's new rounds: all of them at first, and after a failure."""
+        earlier = self._written.pop(run_id, {})
+        run = await self._read.run(run_id)
+        rounds = await self._read.rounds(run_id, after=len(earlier) - 1)
         if run is None or rounds is None:
             return
 
         def write() -> None:  # a long run has many points: not on the event loop
-            if points := points_of(run, rounds):
+            if points := points_of(run, rounds, earlier):
                 self._writer.write(run, points)
 
         await on_a_thread(write)
+        if run.state not in ENDED:
+            self._written[run_id] = earlier | ends_of(run, rounds)
 
 
 def _reason(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -29,14 +29,27 @@ class Point(NamedTuple):
     at_s: float
 
 
-def points_of(run: RunDetail, rounds: Sequence[RoundRecord]) -> list[Point]:
+def ends_of(run: RunDetail, rounds: Sequence[RoundRecord]) -> dict[int, float]:
+    """When each round was committed, by its points' step; those that are not are left out."""
+    committed = [r for r in rounds if r.state == "COMMITTED"]
+    return {r.round_index + 1: seconds(r.closed_at or run.created_at) for r in committed}
+
+
+def points_of(
+    run: RunDetail, rounds: Sequence[RoundRecord], earlier: Mapping[int, float] | None = None
+) -> list[Point]:
     """All that will not change any more, in order of steps.
 
     The tests of a model come in silo by silo; they are taken once the next round is committed, or
     the run has ended.
+
+    Args:
+        run: With the tests of all its models.
+        rounds: Those whose points are wanted.
+        earlier: `ends_of` the rounds before them: tests of their models may come late.
     """
+    ends = {**(earlier or {}), **ends_of(run, rounds)}
     committed = [r for r in rounds if r.state == "COMMITTED"]
-    ends = {r.round_index + 1: seconds(r.closed_at or run.created_at) for r in committed}
     points = [p for record in committed for p in _of_round(record, ends[record.round_index + 1])]
     for tests in run.metrics:
         step = tests.model_index

@@ -1,6 +1,7 @@
 """Runs in TensorBoard and MLflow, read back with their own readers."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from domo.errors import ConfigError
 from domo_server.config import TrackersConfig
 from domo_server.status import MetricPoint, Participant, RoundRecord, RunDetail
 from domo_server.trackers import Follower, follow, make_writers
-from domo_server.trackers.points import points_of
+from domo_server.trackers.points import Point, points_of
 from domo_server.trackers.to_mlflow import MlflowWriter
 from domo_server.trackers.to_tensorboard import TensorBoardWriter
 from tests.made_up import Federation
@@ -158,6 +159,47 @@ def test_what_a_tracker_refuses_is_said_once_and_comes_with_the_next_round(tmp_p
     assert (run_id, none) == ("1-fedavg", None)
     assert good == "TensorBoard: it has everything again"
     assert len(read_tensorboard(folder)["round/silos"]) == 3
+
+
+class Log:
+    """A writer that refuses when it is told to."""
+
+    name = "log"
+
+    def __init__(self) -> None:
+        self.points: list[list[Point]] = []
+        self.refuses = False
+
+    def prepare(self) -> None:
+        pass
+
+    def write(self, _run: RunDetail, points: Sequence[Point]) -> None:
+        if self.refuses:
+            raise OSError("no")
+        self.points.append(list(points))
+
+
+def test_rounds_are_read_once_unless_the_tracker_failed() -> None:
+    federation, writer = Federation(), Log()
+    follower = Follower(federation, writer, lambda *_: None)
+
+    async def rounds_after(num_rounds: int, how: str = "OPEN", *, good: bool = True) -> list[int]:
+        federation.run_list[0], federation.round_list = state(num_rounds, state=how)
+        writer.points, writer.refuses = [[]], not good
+        await follower.look()
+        return [p.step for p in writer.points[-1] if p.name == "round/silos"]
+
+    async def scene() -> None:
+        assert await rounds_after(2) == [1, 2]
+        assert await rounds_after(3) == [3]
+        (test,) = (p for p in writer.points[-1] if (p.name, p.step) == ("test/acc uracy!", 2))
+        assert test.at_s == points_of(*state(2))[-1].at_s, "of a round that is not read again"
+        assert await rounds_after(4, good=False) == []
+        assert await rounds_after(5) == [1, 2, 3, 4, 5]
+        assert await rounds_after(6, "FINISHED") == [6]
+        assert follower._written == {}
+
+    asyncio.run(scene())
 
 
 def test_a_reason_has_no_password_and_one_line() -> None:
