@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,6 +23,7 @@ from domo.tasks import load_task
 from domo.vector import FlatModel, Section
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
 from domo_server.coordinator import check_submission
+from domo_server.database import versions
 from domo_server.ports import PORTS_TRIED, why_taken
 from domo_server.trackers import make_writers
 from domo_server.webhook import Hook
@@ -247,10 +246,7 @@ def _copied(file: Path, folder: Path) -> Path:
 
 
 def _version(shown: str, version: str | None) -> Finding:
-    config = Config()
-    scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
-    config.set_main_option("script_location", scripts)
-    known = [s.revision for s in ScriptDirectory.from_config(config).walk_revisions()]
+    known = versions()
     if version is None:
         return ok(f"{shown} is empty; the tables are made at the start")
     if version not in known:

@@ -188,13 +188,13 @@ def readmit(
 ) -> None:
     """Let a silo come back with a new state folder (its old one was lost)."""
     from domo_server.config import load_config
-    from domo_server.database import open_database
+    from domo_server.database import open_beside
     from domo_server.store import Store
 
     settings, _ = load_config(config, {"state_dir": state_dir, "insecure": True})  # no listening
     if settings.database is None and not (settings.state_dir / "coordinator.db").exists():
         raise ConfigError(f"there is no coordinator's database in {settings.state_dir}")
-    store = Store(open_database(settings.database_url))
+    store = Store(open_beside(settings.database_url))
     row = store.silo(silo)
     if row is None:
         raise UnknownSiloError(f"no silo named {silo!r} has ever joined")

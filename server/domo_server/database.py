@@ -1,29 +1,62 @@
-"""The database: connecting, its tables up to date, and one coordinator at a time."""
+"""The database: connecting, and its tables up to date."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from sqlalchemy import Engine, create_engine, event, func, make_url, select
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from domo.errors import StateError
-from domo.state_dir import lock_file
 
 LOCKED_MS = 1500
 """How long a start waits for a SQLite file that another process holds."""
 BUSY_MS = 5000
 """And how long everything after it; the driver's own default."""
-ADVISORY_LOCK = 0x646F6D6F
-"""What a coordinator locks in a PostgreSQL database."""
-TAKEN = (
-    "another domo-server{who} uses the database {where}; stop it, or give this one a `database` of "
-    "its own"
-)
+IN_TIME = {"connect_timeout": 4}
+NOTICED = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""For libpq: a server that has gone without a word is noticed within about ten seconds."""
+SERVERS = {
+    "postgresql+psycopg": IN_TIME | NOTICED,
+    "postgresql+psycopg2": IN_TIME | NOTICED,
+    "mysql": IN_TIME,
+    "mariadb": IN_TIME,
+}
+"""What drivers are told, by their name or that of their database."""
+
+
+def connect(url: str, **options: Any) -> Engine:
+    """What makes connections; none is made yet.
+
+    Args:
+        url: SQLAlchemy's.
+        options: Of SQLAlchemy's `create_engine`.
+
+    Raises:
+        StateError: It is no URL, or its driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+        driver = f"{backend}+{parsed.get_driver_name()}"
+        told = SERVERS.get(driver, SERVERS.get(backend, {}))
+        told = {key: value for key, value in told.items() if key not in parsed.query}
+        pre_ping = backend != "sqlite"  # a server may have been restarted since
+        engine = create_engine(parsed, connect_args=told, pool_pre_ping=pre_ping, **options)
+    except (SQLAlchemyError, ImportError) as error:
+        raise StateError(f"cannot open the database: {error}") from error
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _sqlite_pragmas)
+    return engine
 
 
 def open_database(url: str) -> Engine:
@@ -32,20 +65,13 @@ def open_database(url: str) -> Engine:
     Raises:
         StateError: The database cannot be reached or migrated, or is a newer version's.
     """
+    engine = connect(url)
     try:
-        engine = create_engine(url, connect_args=_in_time(url))
-    except (SQLAlchemyError, ImportError) as error:  # no URL, or its driver is not installed
-        raise StateError(f"cannot open the database: {error}") from error
-    try:
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _sqlite_pragmas)
-        config = Config()
-        scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
-        config.set_main_option("script_location", scripts)
         with engine.connect() as connection:
             sqlite = engine.dialect.name == "sqlite"
             if sqlite:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout = {LOCKED_MS}")
+            config = _migrations()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
@@ -55,19 +81,55 @@ def open_database(url: str) -> Engine:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_MS}")
     except (SQLAlchemyError, CommandError) as error:
         engine.dispose()
-        hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
-        where = engine.url.render_as_string()  # without the password
-        why = str(getattr(error, "orig", error)).strip()
-        raise StateError(f"cannot open the database {where}: {why}{hint}") from error
+        raise unusable(engine, error) from error
     return engine
 
 
-def _in_time(url: str) -> dict[str, Any]:
-    """What the driver needs to be told so that a start fails within seconds."""
-    parsed = make_url(url)
-    servers = ("postgresql", "mysql", "mariadb")
-    asked = "connect_timeout" in parsed.query
-    return {} if parsed.get_backend_name() not in servers or asked else {"connect_timeout": 4}
+def open_beside(url: str) -> Engine:
+    """Connect to the database of a coordinator that may be running; its tables stay as they are.
+
+    Raises:
+        StateError: The database cannot be reached, or is another version's.
+    """
+    engine = connect(url)
+    try:
+        with engine.connect() as connection:
+            version = MigrationContext.configure(connection).get_current_revision()
+    except SQLAlchemyError as error:
+        engine.dispose()
+        raise unusable(engine, error) from error
+    known = versions()
+    if version != known[0]:
+        engine.dispose()
+        mend = "start the coordinator with this domo once" if version in (None, *known) else ""
+        raise StateError(
+            f"the database {engine.url.render_as_string()} has version {version or 'none'}, this "
+            f"domo uses {known[0]}: "
+            + (mend or "it is a newer domo's")
+            + ", or use the domo-server that the coordinator runs with"
+        )
+    return engine
+
+
+def versions() -> list[str]:
+    """The versions of the tables that this domo knows, newest first."""
+    scripts = ScriptDirectory.from_config(_migrations())
+    return [script.revision for script in scripts.walk_revisions()]
+
+
+def unusable(engine: Engine, error: Exception) -> StateError:
+    """What to say of a database that cannot be opened."""
+    hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
+    where = engine.url.render_as_string()  # without the password
+    why = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).strip()
+    return StateError(f"cannot open the database {where}: {why}{hint}")
+
+
+def _migrations() -> Config:
+    config = Config()
+    scripts = str(Path(__file__).parent / "migrations").replace("%", "%%")
+    config.set_main_option("script_location", scripts)
+    return config
 
 
 def _sqlite_pragmas(connection: Any, _record: Any) -> None:
@@ -75,28 +137,3 @@ def _sqlite_pragmas(connection: Any, _record: Any) -> None:
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
-
-
-@contextmanager
-def sole_use(engine: Engine) -> Iterator[None]:
-    """Keep other coordinators out, whatever their state folder is; SQLite and PostgreSQL.
-
-    Raises:
-        StateError: Another one uses it.
-    """
-    where = engine.url.render_as_string()  # without the password
-    if engine.dialect.name == "sqlite" and engine.url.database:
-        file = Path(engine.url.database)
-        with lock_file(file.with_name(file.name + "-lock"), _taken(where, " (process {pid})")):
-            yield
-    elif engine.dialect.name == "postgresql":
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            if not connection.scalar(select(func.pg_try_advisory_lock(ADVISORY_LOCK))):
-                raise StateError(_taken(where))
-            yield
-    else:
-        yield
-
-
-def _taken(where: str, who: str = "") -> str:
-    return TAKEN.format(who=who, where=where)

@@ -16,8 +16,9 @@ from domo.errors import ConfigError, PortError
 from domo.state_dir import lock_folder
 from domo_proto.channel import server_credentials
 from domo_server.config import ServerConfig, TlsConfig, admin_token
-from domo_server.database import open_database, sole_use
+from domo_server.database import open_database
 from domo_server.ports import bind_dashboard, why_taken
+from domo_server.sole_use import AdvisoryLock, sole_use
 from domo_server.store import Store
 
 
@@ -26,12 +27,14 @@ class Held(NamedTuple):
 
     Attributes:
         store: The database.
+        lock: What keeps others out of it and has to be looked after; None: nothing has to be.
         page_socket: Bound and listening, for REST and the page.
         credentials: For silos; None: no TLS.
         token: The admin's.
     """
 
     store: Store
+    lock: AdvisoryLock | None
     page_socket: socket.socket
     credentials: grpc.ServerCredentials | None
     token: str
@@ -48,15 +51,18 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
     """
     async with contextlib.AsyncExitStack() as ending:
         ending.enter_context(lock_folder(config.state_dir, "domo-server"))
+        alone = sole_use(config.database_url)
+        lock = await asyncio.to_thread(ending.enter_context, alone)
         database = await asyncio.to_thread(open_database, config.database_url)
         store = Store(database, relaxed=config.durability != "power")
         ending.callback(store.close)
-        ending.enter_context(sole_use(database))
+        if lock is not None:
+            lock.guard(database)
         page_socket = ending.enter_context(bind_dashboard(config.dashboard))
         if why_taken(config.listen):
             raise taken(config.listen)
         credentials = _credentials(config.tls)
-        yield Held(store, page_socket, credentials, admin_token(config.state_dir))
+        yield Held(store, lock, page_socket, credentials, admin_token(config.state_dir))
 
 
 def taken(address: str) -> PortError:

@@ -161,8 +161,9 @@ class FederationServicer(pb_grpc.FederationServicer):
         if run.state.ended or session.silo_id in run.dropped:
             return pb.ReportEvaluationResponse()
         sums = {name: (s.total, s.num) for name, s in request.metrics.items()}
-        if len(sums) > MAX_METRICS or any(len(name) > 64 for name in sums):
-            raise ProtocolError(f"at most {MAX_METRICS} metrics with names up to 64 characters")
+        if len(sums) > MAX_METRICS or any(len(n) > 64 or "\0" in n for n in sums):
+            text = f"at most {MAX_METRICS} metrics with names up to 64 characters, none of them NUL"
+            raise ProtocolError(text)
         if session.silo_id not in run.enrolments:
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         for name, (total, num) in sums.items():

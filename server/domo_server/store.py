@@ -6,6 +6,7 @@ The calls block; the coordinator makes them on threads. What a full disk or a lo
 is a `CoordinatorUnavailableError`, at any of them.
 """
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,7 +23,8 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from domo.errors import CoordinatorUnavailableError
 from domo_server.tables import (
@@ -37,6 +39,8 @@ from domo_server.tables import (
 )
 
 Row = Mapping[str, Any]
+UNAVAILABLE = (OperationalError, InternalError, PoolTimeoutError, sqlite3.OperationalError)
+"""A full disk, a database that is gone, being restarted, or read-only after a failover."""
 
 
 def now_text() -> str:
@@ -80,8 +84,9 @@ class Store:
                     connection.connection.cursor().execute(f"PRAGMA synchronous = {level}")
                 with connection.begin():
                     yield connection
-        except OperationalError as error:
-            text = f"the coordinator's database says: {str(error.orig).strip()}"
+        except UNAVAILABLE as error:
+            said = str(getattr(error, "orig", None) or error).strip()
+            text = f"the coordinator's database says: {said}"
             raise CoordinatorUnavailableError(text) from error
 
     def _rows(self, statement: Any) -> list[dict[str, Any]]:
@@ -109,9 +114,9 @@ class Store:
                     **values,
                 )
             )
-        row = self.run(run_id)
-        assert row is not None
-        return row
+            # read before the commit: a failure after it would deny a run that is queued
+            row = c.execute(select(runs).where(runs.c.run_id == run_id)).mappings().one()
+            return dict(row)
 
     def update_run(self, run_id: str, **values: Any) -> None:
         """Change columns of a run."""

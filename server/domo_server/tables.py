@@ -3,8 +3,11 @@
 A change here needs a migration in `migrations/versions`; a test compares the two.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -14,9 +17,32 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
 )
 
 metadata = MetaData()
+
+Count = BigInteger().with_variant(Integer, "sqlite")
+"""Of parameters, samples and steps; SQLite's integers have 64 bits anyway."""
+
+
+class Said(TypeDecorator[str]):
+    """Text that peers or people give. PostgreSQL keeps no NUL, so no database gets one."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        """Leave NULs out on the way in."""
+        return None if value is None else value.replace("\0", "")
+
+
+class SaidLong(Said):
+    """The same, of any length."""
+
+    impl = Text
+    cache_ok = True
+
 
 runs = Table(
     "runs",
@@ -27,7 +53,7 @@ runs = Table(
     Column("config", JSON, nullable=False),
     Column("config_digest", String(32), nullable=False),
     Column("state", String(16), nullable=False),
-    Column("detail", Text, nullable=False, default=""),
+    Column("detail", SaidLong, nullable=False, default=""),
     Column("created_at", String(32), nullable=False),
     Column("started_at", String(32)),
     Column("finished_at", String(32)),
@@ -37,7 +63,7 @@ runs = Table(
     Column("checkpoint", String(256)),
     Column("checkpoint_digest", String(32)),
     Column("inference_scale", Float),
-    Column("num_params", Integer),
+    Column("num_params", Count),
 )
 
 enrolments = Table(
@@ -46,8 +72,8 @@ enrolments = Table(
     Column("run_id", String(128), primary_key=True),
     Column("silo_id", String(64), primary_key=True),
     Column("role", String(16), nullable=False),
-    Column("num_samples", Integer, nullable=False),
-    Column("num_eval_samples", Integer, nullable=False),
+    Column("num_samples", Count, nullable=False),
+    Column("num_eval_samples", Count, nullable=False),
 )
 
 rounds = Table(
@@ -75,7 +101,7 @@ updates = Table(
     Column("silo_id", String(64), primary_key=True),
     Column("digest", String(32), nullable=False),
     Column("vectors", JSON, nullable=False),
-    Column("num_steps", Integer, nullable=False),
+    Column("num_steps", Count, nullable=False),
     Column("update_norm", Float, nullable=False),
     Column("metrics", JSON, nullable=False),
     Column("accepted_at", String(32), nullable=False),
@@ -87,7 +113,7 @@ evaluations = Table(
     Column("run_id", String(128), primary_key=True),
     Column("model_index", Integer, primary_key=True),
     Column("silo_id", String(64), primary_key=True),
-    Column("metric", String(64), primary_key=True),
+    Column("metric", Said(64), primary_key=True),
     Column("total", Float, nullable=False),
     Column("num", Float, nullable=False),
 )
@@ -96,14 +122,14 @@ silos = Table(
     "silos",
     metadata,
     Column("silo_id", String(64), primary_key=True),
-    Column("instance_id", String(64), nullable=False),
+    Column("instance_id", Said(64), nullable=False),
     Column("role", String(16), nullable=False),
-    Column("device", String(128), nullable=False),
-    Column("software_version", String(64), nullable=False),
+    Column("device", Said(128), nullable=False),
+    Column("software_version", Said(64), nullable=False),
     Column("first_seen", String(32), nullable=False),
     Column("last_seen", String(32), nullable=False),
     Column("readmitted", Boolean, nullable=False, default=False),
-    Column("dropped", Text),
+    Column("dropped", SaidLong),
 )
 
 events = Table(
@@ -112,7 +138,7 @@ events = Table(
     Column("event_id", Integer, primary_key=True, autoincrement=True),
     Column("at", String(32), nullable=False),
     Column("kind", String(32), nullable=False),
-    Column("text", Text, nullable=False),
+    Column("text", SaidLong, nullable=False),
     Column("run_id", String(128)),
     Column("silo_id", String(64)),
 )

@@ -13,8 +13,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from domo import process_memory
+from domo.errors import TransportError
 from domo.run_config import RunConfig
-from domo_proto.channel import SERVER_OPTIONS, is_loopback
+from domo_proto.channel import SERVER_OPTIONS
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.app import Started
@@ -23,16 +24,17 @@ from domo_server.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
 from domo_server.hold import Held, taken
 from domo_server.metrics import CoordinatorMetrics
+from domo_server.ports import dashboard_hosts, dashboard_url
 from domo_server.read_model import CoordinatorView
 from domo_server.servicer import FederationServicer
+from domo_server.sole_use import KEEP_S, AdvisoryLock
 from domo_server.status import ENDED, RunState
+from domo_server.store import Store
 from domo_server.trackers import Follower, Writer
 from domo_server.transfer import DataServicer, data_handlers
 from domo_server.webhooks import Webhooks
 
 log = logging.getLogger(__name__)
-
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 async def run(
@@ -53,6 +55,9 @@ async def run(
         named: The [[runs]] with their names.
         writers: The trackers.
         exit_when_done, on_started, stop: As there.
+
+    Raises:
+        StateError: Another coordinator has taken the database meanwhile.
     """
     torch.set_num_threads(1)  # two threads contend with the transport
     process_memory.prepare()
@@ -75,13 +80,12 @@ async def run(
             config.webhooks, held.store, coordinator.events, view, config.dashboard_url
         )
         ending.push_async_callback(hooks.close)
-        host, port = held.page_socket.getsockname()[:2]
-        local = is_loopback(f"{host}:{port}")
         metrics = CoordinatorMetrics(coordinator, view)
-        app = create_app(view, view, held.token, LOOPBACK_HOSTS if local else None, metrics.text)
-        page = DashboardServer(app, host, port)
+        hosts = dashboard_hosts(held.page_socket, config)
+        app = create_app(view, view, held.token, hosts, metrics.text)
+        page = DashboardServer(app, *held.page_socket.getsockname()[:2])
         page_task = asyncio.create_task(page.serve(sockets=[held.page_socket]))
-        url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"
+        url = dashboard_url(held.page_socket)
         if config.tls is not None:
             coordinator.expiry.take_own(config.tls.cert)
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
@@ -94,14 +98,17 @@ async def run(
         await hooks.start()
         coordinator.start()
         on_started(Started(address, url, f"{url}/login?token={held.token}", run_ids))
-        await _until_stopped(coordinator, run_ids if exit_when_done else None, stop)
+        lost = asyncio.create_task(_keep(held.lock), name="database lock")
+        ending.callback(lost.cancel)
+        await _until_stopped(coordinator, run_ids if exit_when_done else None, stop, lost)
         log.info("stopping: finishing what is being written")
         await health_servicer.enter_graceful_shutdown()
         await coordinator.shutdown()
         page.should_exit = True
         await asyncio.gather(server.stop(1.0), page_task)
-        ends = [await asyncio.to_thread(held.store.run, run_id) for run_id in run_ids]
-        return [row["state"] for row in ends if row is not None]
+        if lost.done():
+            lost.result()  # raises why
+        return await _states(held.store, run_ids) or []
 
 
 async def _serve_silos(
@@ -140,21 +147,49 @@ async def _serve_silos(
     return server, f"{listen.rpartition(':')[0]}:{port}", checks
 
 
+async def _keep(lock: AdvisoryLock | None) -> None:
+    """Look after the lock in the database for as long as it can be kept.
+
+    Raises:
+        StateError: Another coordinator has it.
+    """
+    while lock is not None:
+        await asyncio.sleep(KEEP_S)
+        try:
+            await asyncio.to_thread(lock.keep)
+        except TransportError as error:
+            log.warning("the lock in the database: %s; it is tried again", error)
+    await asyncio.Event().wait()
+
+
+async def _states(store: Store, run_ids: Sequence[str]) -> list[RunState] | None:
+    """How far runs have come; None: the database does not say for now."""
+    try:
+        rows = [await asyncio.to_thread(store.run, run_id) for run_id in run_ids]
+    except TransportError as error:
+        log.warning("%s", error)
+        return None
+    return [row["state"] for row in rows if row is not None]
+
+
 async def _until_stopped(
-    coordinator: Coordinator, run_ids: Sequence[str] | None, stop: asyncio.Event | None
+    coordinator: Coordinator,
+    run_ids: Sequence[str] | None,
+    stop: asyncio.Event | None,
+    lost: asyncio.Task[None],
 ) -> None:
     if stop is None:
         stop = asyncio.Event()
         for sig in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(sig, stop.set)
     waiter = asyncio.create_task(stop.wait())
-    while not stop.is_set():
+    while not (stop.is_set() or lost.done()):
         if run_ids is not None:
-            rows = [await asyncio.to_thread(coordinator.store.run, r) for r in run_ids]
-            if all(row is None or row["state"] in ENDED for row in rows):
+            states = await _states(coordinator.store, run_ids)
+            if states is not None and all(state in ENDED for state in states):
                 await coordinator.linger()
                 break
         changed = asyncio.create_task(coordinator.broadcast.changed(1.0))
-        await asyncio.wait({waiter, changed}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiter, lost, changed}, return_when=asyncio.FIRST_COMPLETED)
         changed.cancel()
     waiter.cancel()

@@ -1,19 +1,32 @@
 """The metadata in a real PostgreSQL, which the test starts where it is installed."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from safetensors.torch import load_file
 
-from domo.errors import StateError
+from domo.errors import CoordinatorUnavailableError, StateError
+from domo_server import sole_use as locking
+from domo_server import wiring
+from domo_server.app import serve
+from domo_server.config import ServerConfig
+from domo_server.database import open_database
+from domo_server.sole_use import sole_use
+from domo_server.store import Store
+from domo_server.tables import metadata
 from tests.coordinator import Coordinator, coordinator
 from tests.silos import agents, options
+
+psycopg = pytest.importorskip("psycopg", reason="no psycopg here")
 
 RUN = {"name": "r", "task": "digits", "method": "DOMO", "num_silos": 2, "local_steps": 2}
 INITDB = shutil.which("initdb") or max(
@@ -21,10 +34,22 @@ INITDB = shutil.which("initdb") or max(
 )
 
 
+class Server(NamedTuple):
+    folder: str
+    restart: Callable[[], None]
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://domo@/{database}?host={self.folder}"
+
+    def sql(self, text: str, database: str = "postgres") -> Any:
+        with psycopg.connect(f"host={self.folder} user=domo dbname={database}") as c:
+            c.autocommit = True
+            return c.execute(text)
+
+
 @pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    """The URL of an empty one; it listens at a socket in its own folder only."""
-    pytest.importorskip("psycopg", reason="no psycopg here")
+def server() -> Iterator[Server]:
+    """It listens at a socket in its own folder only."""
     if INITDB is None:
         pytest.skip("no PostgreSQL here")
     user = "postgres" if os.geteuid() == 0 else None  # it refuses to run as root
@@ -38,11 +63,20 @@ def database() -> Iterator[str]:
 
         do(INITDB, "-D", data, "-A", "trust", "-U", "domo", "--no-sync")
         flags = f"-h '' -k {folder} -F"
-        do(pg_ctl, "-D", data, "-w", "-l", f"{folder}/log", "-o", flags, "start")
+        up = ("-D", data, "-w", "-l", f"{folder}/log", "-o", flags)
+        do(pg_ctl, *up, "start")
         try:
-            yield f"postgresql+psycopg://domo@/postgres?host={folder}"
+            yield Server(folder, lambda: do(pg_ctl, *up, "-m", "fast", "restart"))
         finally:
             do(pg_ctl, "-D", data, "-m", "immediate", "stop")
+
+
+@pytest.fixture
+def database(server: Server, request: pytest.FixtureRequest) -> str:
+    """The URL of an empty one."""
+    name = request.node.name[:60]
+    server.sql(f"CREATE DATABASE {name}")
+    return server.url(name)
 
 
 def rounds_of(server: Coordinator, folder: Path, until_round: int) -> None:
@@ -81,3 +115,76 @@ def test_a_second_coordinator_is_refused(database: str, tmp_path: Path) -> None:
     with coordinator(first, database=database), pytest.raises(StateError, match=text):
         Coordinator(second, database=database)
     Coordinator(second, database=database).close()
+
+
+def test_what_peers_may_say_has_room(database: str) -> None:
+    engine = open_database(database)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    store, most = Store(engine), 10**12
+    store.create_run({"name": "r", "config": {}, "config_digest": ""})
+    store.update_run("1-r", num_params=most, detail="a\0b")
+    assert (store.run("1-r")["num_params"], store.run("1-r")["detail"]) == (most, "ab")
+    store.enroll("1-r", "a", role="trainer", num_samples=most, num_eval_samples=most)
+    store.add_event("note", "\0said")
+    values = {"instance_id": "i", "role": "trainer", "software_version": "1\0"}
+    store.save_silo("a", device="c\0pu", **values)
+    assert (store.silo("a")["device"], store.events_after(0, 1)[0]["text"]) == ("cpu", "said")
+    store.close()
+
+
+def test_the_lock_outlives_a_restart_of_the_database(server: Server, database: str) -> None:
+    with sole_use(database) as lock:
+        assert lock is not None
+        store = Store(engine := open_database(database))
+        lock.guard(engine)
+        server.restart()
+        assert store.all_runs() == []
+        with pytest.raises(StateError, match="another domo-server uses"), sole_use(database):
+            pass
+        server.restart()
+        with sole_use(database):
+            for _ in range(2):
+                with pytest.raises(CoordinatorUnavailableError, match="lost, and another"):
+                    store.create_run({"name": "r", "config": {}, "config_digest": ""})
+        with pytest.raises(StateError, match="the lock in the database was lost, and another"):
+            lock.keep()  # for good: the other one may have gone on with the runs
+        store.close()
+
+
+def test_a_lost_session_that_the_server_still_holds_is_ended(database: str) -> None:
+    with sole_use(database) as lock:
+        assert lock is not None
+        assert lock._connection is not None
+        fd = lock._connection.connection.driver_connection.fileno()
+        other_end, null = os.dup(fd), os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, fd)  # here it is gone; the server sees it open
+        lock.keep()
+        lock.keep()
+        os.close(other_end)
+        os.close(null)
+
+
+def test_a_coordinator_that_lost_its_database_to_another_stops(
+    server: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "KEEP_S", 0.1)
+    free = {"listen": "127.0.0.1:0", "dashboard": "127.0.0.1:0"}
+    config = ServerConfig(state_dir=tmp_path, database=database, **free)
+    kill = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+    take = f"SELECT pg_advisory_lock({locking.ADVISORY_LOCK})"
+
+    async def main() -> None:
+        up = asyncio.Event()
+        serving = asyncio.create_task(
+            serve(config, [], on_started=lambda where: up.set(), stop=asyncio.Event())
+        )
+        await up.wait()
+        dsn = database.replace("+psycopg", "")
+        async with await psycopg.AsyncConnection.connect(dsn) as other:
+            await other.execute(f"{kill}; {take}")
+            await serving
+
+    with pytest.raises(StateError, match="lost, and another domo-server uses the database"):
+        asyncio.run(main())

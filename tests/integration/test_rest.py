@@ -355,7 +355,13 @@ def test_only_allowed_host_names_are_answered(federation: Federation) -> None:
     for host in ("localhost", "localhost:8080", "LOCALHOST", "[::1]:8080"):
         assert get(app, "/status", headers={"Host": host}).status_code == 200
     for host in ("evil.example", "localhost.evil.example:80", "[::1", ""):
-        refused(get(app, "/status", headers={"Host": host}), 400, "bad_host", "localhost")
+        refused(
+            get(app, "/status", headers={"Host": host}),
+            400,
+            "bad_host",
+            "localhost",
+            "dashboard_url",
+        )
 
 
 # ---- changing
@@ -474,6 +480,17 @@ def test_a_wrong_bearer_is_not_saved_by_a_cookie(app: FastAPI) -> None:
     headers = {"Authorization": "Bearer wrong", "Sec-Fetch-Site": "same-origin"}
     answer = ask(app, "POST", "/api/v1/runs", json={}, headers=headers, cookies=COOKIE)
     refused(answer, 401, "unauthorized")
+
+
+def test_a_log_in_at_a_proxy_does_not_hide_the_cookie(app: FastAPI) -> None:
+    """Such a header says nothing of where the request comes from either."""
+    own = {"Authorization": "Basic YTpi", "Sec-Fetch-Site": "same-origin"}
+    body = {"method": "DOMO"}
+    made = ask(app, "POST", "/api/v1/runs", json=body, headers=own, cookies=COOKIE)
+    assert made.status_code == 201
+    other = own | {"Sec-Fetch-Site": "cross-site"}
+    answer = ask(app, "POST", "/api/v1/runs", json=body, headers=other, cookies=COOKIE)
+    refused(answer, 403, "cross_origin")
 
 
 def test_login_sets_a_cookie_that_opens_the_page(app: FastAPI, federation: Federation) -> None:

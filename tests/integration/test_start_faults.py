@@ -65,6 +65,8 @@ def test_ports(taken: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> Non
     code, text = go(dashboard=taken)
     assert code == PORT
     assert text.startswith(f"error: the dashboard cannot listen on {taken}: Address already in use")
+    code, text = go(dashboard="127.0.0.1:99999")
+    assert (code, "127.0.0.1:99999: a port is at most 65535. Choose" in text) == (PORT, True)
 
 
 def test_the_state_folder(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
@@ -113,8 +115,13 @@ def test_a_database_of_another_coordinator(tmp_path: Path, monkeypatch: Any, cap
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    with coordinator(first, database=f"sqlite:///{file}"):
+    with coordinator(first, database=f"sqlite:///{file}"), sqlite3.connect(file) as db:
+        db.execute("UPDATE alembic_version SET version_num = '0004'")
+        db.commit()
         code, text = start(second, monkeypatch, capsys, database=f"sqlite:///{file}")
+        left = db.execute("SELECT version_num FROM alembic_version").fetchall()
+    db.close()
+    assert left == [("0004",)], "a newer one that is refused must not migrate it"
     said = f"error: another domo-server (process {os.getpid()}) uses the database sqlite:///{file};"
     assert (code, text.startswith(said)) == (STATE, True)
 

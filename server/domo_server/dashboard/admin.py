@@ -43,16 +43,11 @@ class Admin:
         given = request.cookies.get(self.cookie_name, "")
         return hmac.compare_digest(given.encode(), self._cookie)
 
-    def _has_token(self, authorization: str) -> bool:
-        scheme, _, given = authorization.partition(" ")
-        is_token = hmac.compare_digest(given.strip().encode(), self._token)
-        return scheme.lower() == "bearer" and is_token
-
     def is_admin(self, request: Request) -> bool:
-        """Whether the request carries either credential."""
-        authorization = request.headers.get("authorization")
-        if authorization is not None:
-            return self._has_token(authorization)
+        """Whether the request carries either credential; a bearer's token goes before a cookie."""
+        given = _bearer(request)
+        if given is not None:
+            return hmac.compare_digest(given.encode(), self._token)
         return self._has_cookie(request)
 
     async def require(self, request: Request) -> None:
@@ -64,7 +59,7 @@ class Admin:
         if not self.is_admin(request):
             message = f"only the admin may do this. {_HOW}"
             raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
-        if "authorization" not in request.headers and not _same_origin(request):
+        if _bearer(request) is None and not _same_origin(request):
             message = (
                 "this request came with the log-in cookie from another site. Use the dashboard's "
                 "own page, or send 'Authorization: Bearer <token>'."
@@ -89,6 +84,12 @@ class Admin:
             secure=request.url.scheme == "https",
         )
         return response
+
+
+def _bearer(request: Request) -> str | None:
+    """The token given; other schemes are a log-in at a proxy before this."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
 
 
 def _same_origin(request: Request) -> bool:

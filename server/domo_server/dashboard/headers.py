@@ -69,7 +69,8 @@ class Guard:
                 400,
                 "bad_host",
                 f"this dashboard does not answer to the name {host!r}. Use one of "
-                f"{', '.join(sorted(self._allowed))}, or add the name to the allowed hosts.",
+                f"{', '.join(sorted(self._allowed))}; or set dashboard_url in [server] to the URL "
+                "that people open, if a proxy passes its name on.",
             )
             await error.response()(scope, receive, send_with_headers)
             return

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from domo.errors import StateError
-from domo_server.database import open_database
+from domo_server.database import open_beside, open_database, versions
 from domo_server.store import Store
 from domo_server.tables import metadata
 
@@ -31,7 +31,7 @@ def test_migrations_make_the_tables_of_the_code(engine: Engine) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
-        assert context.get_current_revision() == "0004"
+        assert context.get_current_revision() == versions()[0]
     tables = set(inspect(engine).get_table_names())
     assert tables == {*metadata.tables, "alembic_version"}
 
@@ -77,6 +77,23 @@ def test_a_database_of_a_newer_version(tmp_path: Path) -> None:
         open_database(url)
 
 
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("0003", "start the coordinator with this domo once"), ("9999", "a newer domo's")],
+)
+def test_beside_a_coordinator_nothing_is_migrated(version: str, text: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    open_database(url).dispose()
+    engine = open_beside(url)
+    with engine.begin() as c:
+        c.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
+    with pytest.raises(StateError, match=f"has version {version}, this domo uses .*{text}"):
+        open_beside(url)
+    with engine.connect() as c:
+        assert MigrationContext.configure(c).get_current_revision() == version
+    engine.dispose()
+
+
 def a_run(name: str) -> dict[str, Any]:
     return {"name": name, "config": {"task": "digits"}, "config_digest": "d" * 32}
 
@@ -95,6 +112,16 @@ def test_runs(store: Store) -> None:
     assert [r["run_id"] for r in store.all_runs()] == ["2-beta", "1-alpha"]
     with pytest.raises(IntegrityError):
         store.create_run(a_run("beta"))
+
+
+def test_a_run_that_is_queued_is_said_to_be_by_one_transaction(
+    engine: Engine, store: Store
+) -> None:
+    commits: list[object] = []
+    event.listen(engine, "commit", commits.append)
+    event.listen(engine, "begin", commits.append)
+    assert store.create_run(a_run("alpha"))["state"] == "QUEUED"
+    assert len(commits) == 2
 
 
 def test_enrolments_are_replaced(store: Store) -> None:

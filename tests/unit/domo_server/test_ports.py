@@ -1,0 +1,35 @@
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from domo_server.config import ServerConfig
+from domo_server.ports import bind_dashboard, dashboard_hosts, dashboard_url
+
+LOCAL = {"localhost", "127.0.0.1", "::1"}
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "url", "at", "more"),
+    [
+        ("127.0.0.1:0", None, "127.0.0.1", set()),
+        ("[::1]:0", None, "[::1]", set()),
+        (
+            "127.0.1.1:0",
+            "https://domo.example.org/",
+            "127.0.1.1",
+            {"127.0.1.1", "domo.example.org"},
+        ),
+        ("localhost:0", "http://[", "127.0.0.1", set()),
+        ("0.0.0.0:0", "https://domo.example.org", "127.0.0.1", None),
+        ("[::]:0", None, "[::1]", None),
+    ],
+)
+def test_where_the_dashboard_answers(
+    dashboard: str, url: str | None, at: str, more: set[str] | None
+) -> None:
+    config = ServerConfig(dashboard=dashboard, dashboard_url=url, state_dir=Path("state"))
+    with contextlib.closing(bind_dashboard(dashboard)) as sock:
+        assert dashboard_url(sock) == f"http://{at}:{sock.getsockname()[1]}"
+        hosts = dashboard_hosts(sock, config)
+    assert hosts == (None if more is None else sorted(LOCAL | more))
