@@ -126,8 +126,9 @@ class AdvisoryLock:
         event.listen(engine, "checkout", checked)
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back, for good: a look that is under way must not take it again."""
         with self._mutex:
+            self._taken = "the lock in the database was given back"
             self._forget()
 
     def _take(self) -> Connection:

@@ -89,20 +89,23 @@ def rounds_of(server: Coordinator, folder: Path, until_round: int) -> None:
 
 
 def test_a_run_over_a_restart_makes_the_bytes_that_it_makes_with_sqlite(
-    database: str, tmp_path: Path
+    server: Server, database: str, tmp_path: Path
 ) -> None:
+    """Over one of the coordinator, and one of the database below it."""
     ends = []
     for name, settings in (("sqlite", {}), ("postgres", {"database": database})):
         folder = tmp_path / name
         folder.mkdir()
         run = {**RUN, "num_rounds": 4}
-        with coordinator(folder, run, **settings) as server:
-            rounds_of(server, folder, 2)
-            (said,) = [e["text"] for e in server.get("/events") if e["kind"] == "started"]
-        with coordinator(folder, run, **settings) as server:
-            rounds_of(server, folder, 4)
-            assert server.ended()["state"] == "FINISHED"
-            ends.append((said, [r["state"] for r in server.rounds()], server.run()["metrics"]))
+        with coordinator(folder, run, **settings) as up:
+            rounds_of(up, folder, 2)
+            (said,) = [e["text"] for e in up.get("/events") if e["kind"] == "started"]
+        with coordinator(folder, run, **settings) as up:
+            if settings:
+                server.restart()
+            rounds_of(up, folder, 4)
+            assert up.ended()["state"] == "FINISHED"
+            ends.append((said, [r["state"] for r in up.rounds()], up.run()["metrics"]))
             checkpoints = folder / "coordinator" / "runs" / "1-r" / "checkpoints"
             ends[-1] += (load_file(max(checkpoints.glob("x*.safetensors")))["x"].tolist(),)
     assert ends[0] == ends[1]
