@@ -218,7 +218,8 @@ class RunConfig(BaseModel):
         """eta_r."""
         if self.local_lrs is not None:
             return self.local_lrs[round_index]
-        passed = sum(round_index >= m * self.num_rounds for m in self.lr_milestones)
+        ends = (round(m * self.num_rounds, 9) for m in self.lr_milestones)
+        passed = sum(round_index >= end for end in ends)
         return self.local_lr * self.lr_decay**passed
 
     def steps_at(self, round_index: int, silo_id: str, num_samples: int) -> int:
@@ -275,6 +276,25 @@ class RunConfig(BaseModel):
                 raise ConfigError(f"weights has no entry for {silo_id}")
             return self.weights[silo_id]
         return float(num_samples) if self.weights == "samples" else 1.0
+
+    def check_tables(self, roster: Sequence[str]) -> None:
+        """See that the tables have what every round to come asks of them.
+
+        Not part of the validation: a configuration that was taken once can always be read again.
+
+        Args:
+            roster: Silos, in the order of the roster.
+
+        Raises:
+            ConfigError: A table names a stranger, or lacks a silo in a round that it is in.
+        """
+        by_silo = any(isinstance(entry, dict) for entry in self.local_steps_list or ())
+        for r in range(self.num_rounds if by_silo or self.participants is not None else 0):
+            for silo_id in self.participants_at(r, roster):
+                self.steps_at(r, silo_id, 1)
+        listed = None if self.participants is None else {s for p in self.participants for s in p}
+        for silo_id in roster if listed is None else sorted(listed):
+            self.weight_of(silo_id, 1)
 
     def evaluates_at(self, model_index: int) -> bool:
         """Whether x_{model_index} is tested."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from domo.algorithm import inference_scale, reference_steps, server_round
+from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
 from domo.batches import BatchLoader, configure_torch
 from domo.errors import ConfigError, DivergenceError
 from domo.fold import ReadBlock, average
@@ -133,6 +133,8 @@ def simulate(
         raise ConfigError(f"the run has {config.num_silos} silos, {len(roster)} have training data")
     if set(config.roster or roster) != set(roster):
         raise ConfigError(f"the silos {', '.join(roster)} are not the run's roster")
+    if participants is None:
+        config.check_tables(roster)
     configure_torch(config.threads, torch.device(device))
 
     given = load_model(Path(config.initial_model)) if config.initial_model else None
@@ -234,8 +236,16 @@ def _close_round(
     momenta = [_reader(b.momentum) for b in results if b.momentum is not None]
     mbar = average(momenta, omegas, x.numel()) if kernel.average else None
     floats = [_reader(b.float_buffers) for b in results]
+    float_buffers = average(floats, omegas, results[0].float_buffers.numel())
+    for what, vector in (
+        ("mean local momentum", mbar),
+        ("mean of the float buffers", float_buffers),
+    ):
+        bad = 0 if vector is None else num_non_finite(vector)
+        if bad:
+            raise DivergenceError(f"the {what} would have {bad} non-finite entries", bad)
     buffers = {
-        Section.FLOAT_BUFFER: average(floats, omegas, results[0].float_buffers.numel()),
+        Section.FLOAT_BUFFER: float_buffers,
         Section.INTEGER_BUFFER: results[0].integer_buffers,
     }
     loss = sum(w * b.metrics["loss"] for w, b in zip(omegas, results, strict=True)) / sum(omegas)

@@ -68,6 +68,24 @@ class Place(NamedTuple):
     start: int
 
 
+_identities: dict[int, tuple[int, int]] = {}
+"""Device and inode of each open `TensorFile`, by handle."""
+
+
+def is_open(path: Path) -> bool:
+    """Whether a `TensorFile` of this process has a file open."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) in list(_identities.values())
+
+
+def _close(handle: int) -> None:
+    _identities.pop(handle, None)
+    os.close(handle)
+
+
 class TensorFile:
     """An open file; closed when nobody refers to it any more, so it outlives its own deletion.
 
@@ -81,7 +99,9 @@ class TensorFile:
     ):
         self.path, self.metadata = path, metadata
         self._handle, self._places, self._doubtful = handle, places, False
-        weakref.finalize(self, os.close, handle)
+        found = os.fstat(handle)
+        _identities[handle] = found.st_dev, found.st_ino
+        weakref.finalize(self, _close, handle)
 
     @classmethod
     def create(

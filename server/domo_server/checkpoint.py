@@ -16,7 +16,7 @@ from domo import disk
 from domo.errors import StateError
 from domo.fold import ReadBlock
 from domo.model_file import open_model, section_blocks, write_model
-from domo.tensor_file import Spec, TensorFile
+from domo.tensor_file import Spec, TensorFile, is_open
 from domo.vector import Layout, Section, combine
 
 KEEP = 2
@@ -77,6 +77,8 @@ def create_file(
 ) -> TensorFile:
     """The file of a checkpoint to be, under a temporary name; written over one not needed any more.
 
+    Unless somebody still reads that one, such as a slow download: then it goes, and they may end.
+
     Args:
         folder: The run's checkpoint folder.
         round_index: r.
@@ -93,6 +95,8 @@ def create_file(
     about = {"round_index": str(round_index), "x_prev_digest": x_prev_digest or ""}
     old = folder / checkpoint_name(round_index - 1 - KEEP)
     path = folder / f"{checkpoint_name(round_index)}.tmp"
+    if is_open(old):
+        old.unlink()
     return TensorFile.create(path, specs, about, old if old.exists() else None)
 
 

@@ -3,6 +3,7 @@
 Pure functions of the recorded set; the same set gives the same bytes, however often it is summed.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +20,19 @@ from domo.algorithm import (
     server_block,
 )
 from domo.errors import DivergenceError
-from domo.fold import blocks, fold
+from domo.fold import ReadBlock, blocks, fold
 from domo.methods import Kernel
 from domo.run_config import RunConfig, UpdateDtype
 from domo.vector import Section
 from domo_proto.codec import VectorId
-from domo_server.agreement import Agreement, Products, agreement, watch
+from domo_server.agreement import Agreement, Products, agreement, dot, watch
 from domo_server.checkpoint import BUFFERS, Checkpoint, create_file
 from domo_server.spool import SpooledUpdate, update_path
 
 WORKERS = min(4, os.cpu_count() or 1)
 """Threads that sum."""
+AVERAGED = {"mbar": "mean local momentum", "float_buffer": "mean of the float buffers"}
+"""What is averaged beside the updates, in words."""
 MIN_FOR_OUTLIERS = 3
 """Updates that a round needs before one of them can be far from the others."""
 
@@ -120,7 +123,7 @@ def sum_round(
         update_dtype: How d_k and m_{k,P} lie there.
 
     Raises:
-        DivergenceError: x_{r+1} is not finite.
+        DivergenceError: Something of it is not finite; names the silo with the largest part in it.
         OSError: An update's file is missing, or a full disk.
     """
     members = record["participants"]
@@ -159,17 +162,24 @@ def sum_round(
             return num_non_finite(x), products
 
         done = list(pool.map(step, blocks(n)))
+        norms = [p["update_norm"] for p in members]
         bad = sum(count for count, _ in done)
         if bad:
-            raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
+            raise _diverged("server model", bad, "update", members, norms)
 
         def average(name: str, vector_id: VectorId) -> None:
-            readers = [f.reader(vector_id) for f in files]
+            readers, n = [f.reader(vector_id) for f in files], sizes[name] // 4
 
-            def mean(block: tuple[int, int]) -> None:
-                out.write(name, 4 * block[0], fold(readers, omegas, *block))
+            def mean(block: tuple[int, int]) -> int:
+                part = fold(readers, omegas, *block)
+                out.write(name, 4 * block[0], part)
+                return num_non_finite(part)
 
-            list(pool.map(mean, blocks(sizes[name] // 4)))
+            bad = sum(pool.map(mean, blocks(n)))
+            if bad:
+                raise _diverged(
+                    AVERAGED[name], bad, "vector", members, [_norm(r, n) for r in readers]
+                )
 
         if kernel.average:
             average("mbar", VectorId.LOCAL_MOMENTUM)
@@ -180,6 +190,22 @@ def sum_round(
             out.write(Section.INTEGER_BUFFER.value, 0, first)
         digests = dict(zip(sizes, pool.map(out.digest, sizes), strict=True))
         failed.pop_all()
-    norms = [p["update_norm"] for p in members]
     agreed = agreement([products for _, products in done], norms, weights)
     return Checkpoint(r, out, digests, scale, state.digests["x"]), agreed
+
+
+def _diverged(
+    what: str, bad: int, part: str, members: Sequence[Mapping[str, Any]], norms: Sequence[float]
+) -> DivergenceError:
+    """The error that names the silo whose part of it is the largest."""
+    norm, silo_id = max((norm, p["silo_id"]) for p, norm in zip(members, norms, strict=True))
+    text = f"the {what} would have {bad} non-finite entries"
+    return DivergenceError(
+        f"{text}; the largest {part} is that of {silo_id}, of norm {norm:.3g}", bad
+    )
+
+
+def _norm(read: ReadBlock, n: int) -> float:
+    """The norm of a vector of n entries."""
+    parts = (read(*block) for block in blocks(n))
+    return math.sqrt(sum(dot(part, part) for part in parts))

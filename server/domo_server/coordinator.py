@@ -10,7 +10,7 @@ from typing import Any
 from domo.config_file import validate
 from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
 from domo.log_lines import log_context
-from domo.run_config import RunConfig
+from domo.run_config import RunConfig, sort_roster
 from domo.tasks import TASKS
 from domo_server.broadcast import Broadcast
 from domo_server.counters import Counters
@@ -324,11 +324,12 @@ class Coordinator:
 
     async def decline(self, session: Session, run_id: str, reason: str) -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
-        session.declined[run_id] = reason
-        session.error = reason
+        before = session.declined.get(run_id)
+        if self.find(run_id) is None or before or before == reason:
+            return  # no such run, or it is known already
+        session.declined[run_id] = session.error = reason
         text = f"{session.silo_id} declined {run_id}: {reason}"
-        known = run_id if run_id in self.recent else None
-        self.events.say("declined", text, known, session.silo_id)
+        self.events.say("declined", text, run_id, session.silo_id)
         self.broadcast.notify()
 
     def find(self, run_id: str) -> Run | None:
@@ -361,10 +362,12 @@ def check_submission(config: RunConfig) -> None:
     """What a coordinator needs beyond a valid configuration.
 
     Raises:
-        ConfigError: Nobody is said to take part, or x_0 cannot be made here.
+        ConfigError: Nobody is said to take part, a table lacks a silo, or x_0 cannot be made here.
     """
     if config.num_silos is None and config.roster is None:
         raise ConfigError("say who takes part: num_silos = 4, or roster = ['site-a', 'site-b']")
+    if config.roster is not None:
+        config.check_tables(sort_roster(config.roster))
     if config.initial_model:
         path = Path(config.initial_model)
         if not path.is_file():

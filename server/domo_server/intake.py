@@ -6,6 +6,7 @@ Everything here happens on the event loop except disk work, which runs on thread
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from domo_server.members import Members
 from domo_server.outgoing import WireVector
 from domo_server.round_state import Phase, RoundState
 from domo_server.sessions import Sessions
-from domo_server.spool import Part, Upload, held_bytes, is_whole, update_path
+from domo_server.spool import Part, Upload, forget_others, held_bytes, is_whole, update_path
 from domo_server.store import Store
 from domo_server.turn import Counted, Enrolment
 
@@ -182,6 +183,9 @@ class Intake(Members):
             silo_id=silo_id,
             **row,
         )
+        with suppress(OSError):  # they go with the round's folder at the latest
+            folder = self.spool_of(round_index)
+            await asyncio.to_thread(forget_others, folder, silo_id, upload.digest)
         if not self.wants(silo_id, round_index):
             return False
         self.take(silo_id, row)

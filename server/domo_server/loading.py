@@ -14,6 +14,7 @@ from domo.tensor_file import TensorFile
 from domo.vector import Section
 from domo_proto.codec import VectorId
 from domo_server.checkpoint import (
+    Checkpoint,
     first_checkpoint,
     frozen_file,
     load_checkpoint,
@@ -50,11 +51,9 @@ async def load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None,
         await durably(_make_x0, run.config, path)
     layout, _ = await asyncio.to_thread(open_model, path)
     if row["checkpoint"] is None:
-        run.server = await durably(first_checkpoint, checkpoints, path)
+        run.server = await durably(committed, run.folder, row)
     else:
-        at = row["rounds_done"], row["inference_scale"]
-        named = row["checkpoint"], row["checkpoint_digest"]
-        run.server = await asyncio.to_thread(load_checkpoint, checkpoints, *named, *at)
+        run.server = await asyncio.to_thread(committed, run.folder, row)
         prune_checkpoints(checkpoints, row["checkpoint"])
     if run.kernel.fusion != "none":
         run.previous = await asyncio.to_thread(load_previous, checkpoints, run.server, path)
@@ -76,6 +75,23 @@ async def load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None,
     run.layout, run.ready = layout, True
     run.broadcast.notify()
     return frozen, resumed
+
+
+def committed(folder: Path, row: Row) -> Checkpoint:
+    """The checkpoint that the database names; before the first, that of x_0.
+
+    Args:
+        folder: The run's.
+        row: Its row.
+
+    Raises:
+        StateError: It is missing or damaged.
+    """
+    checkpoints = folder / "checkpoints"
+    if row["checkpoint"] is None:
+        return first_checkpoint(checkpoints, folder / "x0.safetensors")
+    named = row["checkpoint"], row["checkpoint_digest"]
+    return load_checkpoint(checkpoints, *named, row["rounds_done"], row["inference_scale"])
 
 
 def _make_x0(config: RunConfig, path: Path) -> None:

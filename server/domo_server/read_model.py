@@ -14,10 +14,11 @@ from domo.model_file import open_model
 from domo.run_config import RunConfig
 from domo.tensor_file import TensorFile
 from domo_server.card import make_card
-from domo_server.checkpoint import FROZEN_FILE, export_model, load_checkpoint
+from domo_server.checkpoint import FROZEN_FILE, export_model
 from domo_server.coordinator import Coordinator
 from domo_server.digests import Digests
 from domo_server.figures import latest_metrics
+from domo_server.loading import committed
 from domo_server.pace import Pace
 from domo_server.records import round_record, silo_round
 from domo_server.status import (
@@ -138,11 +139,10 @@ class CoordinatorView:
         if row is None or row["checkpoint"] is None:
             return None
         folder = self._c.folder(run_id)
-        final = folder / "model.safetensors"
-        if row["state"] in ENDED and final.exists():
+        if final := _final(folder, row):
             return final
         async with self._exporting:  # two at once would write one file
-            return await asyncio.to_thread(_export_round, self._store, folder, row)
+            return await asyncio.to_thread(_export_round, self._store, folder, run_id)
 
     async def card(self, run_id: str) -> ModelCard | None:
         """The card of the newest committed x_r; None if no round is committed yet."""
@@ -236,20 +236,24 @@ class CoordinatorView:
         return await self._summary(row)
 
 
-def _export_round(store: Store, folder: Path, row: Mapping[str, Any]) -> Path:
+def _final(folder: Path, row: Mapping[str, Any]) -> Path | None:
+    """The model file of a run that has ended; None: it has not, or there is none."""
+    final = folder / "model.safetensors"
+    return final if row["state"] in ENDED and final.exists() else None
+
+
+def _export_round(store: Store, folder: Path, run_id: str) -> Path:
+    row = store.run(run_id)  # only now: rounds go by while another model is exported
+    assert row is not None
+    if final := _final(folder, row):
+        return final
     layout, _ = open_model(folder / "x0.safetensors")
     card = make_card(store, row, layout.digest)
     edition = xxhash.xxh3_64_hexdigest(card.model_dump_json().encode())  # tests come later
     path = folder / "exports" / f"x{card.round_index}-{edition}.safetensors"
     if not path.exists():
         frozen = folder / FROZEN_FILE
-        state = load_checkpoint(
-            folder / "checkpoints",
-            row["checkpoint"],
-            row["checkpoint_digest"],
-            row["rounds_done"],
-            row["inference_scale"],
-        )
+        state = committed(folder, row)
         for old in path.parent.glob("*.safetensors"):
             old.unlink()
         about = metadata_of(card, RunConfig.model_validate(row["config"]))

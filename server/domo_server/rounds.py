@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from domo.errors import DivergenceError, DomoError, RoundTimeoutError, TransportError
+from domo.errors import DomoError, RoundTimeoutError, TransportError
 from domo.model_card import metadata_of
 from domo.tensor_file import TensorFile
 from domo_server.agreement import Agreement
@@ -28,7 +28,7 @@ from domo_server.checkpoint import (
 )
 from domo_server.closing import make_record, sum_round
 from domo_server.durable import Durable, set_state
-from domo_server.loading import load
+from domo_server.loading import committed, load
 from domo_server.round_state import Phase, Signal, advance
 from domo_server.run import NOBODY, Run
 from domo_server.spool import recycle
@@ -96,10 +96,7 @@ class RunLoop:
                 await self._end(Signal.STOP, run.stop_text)
                 return
             await run.broadcast.changed(1.0)
-        for silo_id in [s for s in roster if s in run.enrolments]:  # wrong tables fail at once
-            n = run.enrolments[silo_id].num_samples
-            run.config.weight_of(silo_id, n)
-            run.config.steps_at(0, silo_id, n)
+        run.config.check_tables(roster)  # wrong ones fail at once
         run.roster = roster
         await self._durably(
             lambda: run.store.update_run(run.run_id, state="OPEN", roster=roster, detail="")
@@ -191,14 +188,14 @@ class RunLoop:
         run.server, run.detail = following, ""
         run.previous = before if run.kernel.fusion != "none" else None
         run.revision += 1
+        run.saving = asyncio.create_task(  # whatever may go wrong from here on
+            self._commit(following, record, round_values, run_values, spool)
+        )
+        run.saving.add_done_callback(lambda _: run.broadcast.notify())
         run.count(record)
         run.move(Signal.LAST_COMMITTED if last else Signal.COMMITTED)
         run.open_round()
         run.restore(already)
-        run.saving = asyncio.create_task(
-            self._commit(following, record, round_values, run_values, spool)
-        )
-        run.saving.add_done_callback(lambda _: run.broadcast.notify())
 
     async def _commit(
         self, made: Checkpoint, record: Row, round_values: Row, run_values: Row, spool: Path
@@ -239,20 +236,10 @@ class RunLoop:
         return bool(far)
 
     async def _sum(self, record: Row) -> tuple[Checkpoint, Agreement]:
-        """x_{r+1} and what else follows.
-
-        Raises:
-            DivergenceError: It is not finite; names the largest update.
-        """
+        """x_{r+1} and what else follows."""
         run = self._run
         where = (run.spool, run.folder / "checkpoints", run.config.update_dtype)
-        try:
-            return await self._durably(sum_round, run.kernel, run.server, record, *where)
-        except DivergenceError as error:
-            largest = max(record["participants"], key=lambda p: float(p["update_norm"]))
-            silo_id, norm = largest["silo_id"], largest["update_norm"]
-            text = f"{error}; the largest update is that of {silo_id}, of norm {norm:.3g}"
-            raise DivergenceError(text, error.count) from error
+        return await self._durably(sum_round, run.kernel, run.server, record, *where)
 
     def _record(self) -> dict[str, Any]:
         """The set that the round is closed with: the database's, or made and recorded now."""
@@ -308,14 +295,17 @@ class RunLoop:
         prune_checkpoints(folder / "checkpoints", newest)
 
     def _export(self, state: str, finished_at: str) -> None:
+        """Write the newest model that the database knows: if it failed, it may not have x_{r+1}."""
         run = self._run
         assert run.server is not None
         assert run.layout is not None
         row = run.store.run(run.run_id)
         assert row is not None
+        ours = run.server.round_index == row["rounds_done"]
+        newest = run.server if ours else committed(run.folder, row)
         card = make_card(
             run.store, {**row, "state": state, "finished_at": finished_at}, run.layout.digest
         )
         about = metadata_of(card, run.config)
         path = run.folder / "model.safetensors"
-        export_model(path, run.layout, run.server, self._frozen, about)
+        export_model(path, run.layout, newest, self._frozen, about)

@@ -131,8 +131,10 @@ class Run(Intake):
 
     def note_tested(self, silo_id: str, evaluated_index: int) -> None:
         """A silo says that it is through with testing a model, with or without numbers."""
+        if evaluated_index != self.state.round_index or silo_id not in self.enrolments:
+            return
         reported = self.reported.setdefault(evaluated_index, set())
-        if evaluated_index == self.state.round_index and silo_id not in reported:
+        if silo_id not in reported:
             reported.add(silo_id)
             self.broadcast.notify()
 

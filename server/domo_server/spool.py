@@ -73,6 +73,14 @@ def held_bytes(folder: Path, silo_id: str, upload_digest: str, parts: Sequence[P
     return held
 
 
+def forget_others(folder: Path, silo_id: str, upload_digest: str) -> None:
+    """Delete a silo's updates but one: it was accepted in place of refused ones."""
+    kept = update_path(folder, silo_id, upload_digest)
+    for other in folder.glob(f"{silo_id}.{ANY_DIGEST}.update"):
+        if other != kept:
+            other.unlink(missing_ok=True)
+
+
 def recycle(spool: Path, free: Path) -> None:
     """Keep the updates of a committed round, for uploads to come to write over."""
     free.mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
 """What leaves with a model: its card and its digest, over a coordinator."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,53 @@ def test_a_model_carries_its_card_during_a_run_and_at_its_end(tmp_path: Path) ->
 
 def export(*words: Any) -> Any:
     return CliRunner().invoke(app, ["export", *map(str, words)])
+
+
+def test_a_round_that_was_not_committed_is_not_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path, num_rounds=3) as lab:
+            names = lab.run.roster or []
+            await lab.send_all(*names)
+            await lab.round_open(1)
+            await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+            assert lab.run.server is not None
+            x1 = lab.run.server["x"]
+
+            def fault(*_: Any) -> None:
+                raise RuntimeError("a row that the database does not take")
+
+            monkeypatch.setattr(lab.store, "commit_round", fault)
+            await lab.send_all(*names)
+            run = await lab.ended()
+            assert (run.state, run.rounds_done) == ("FAILED", 1)
+            file = await the_file(lab)
+            card = card_in(file.metadata)
+            assert card is not None
+            assert card.round_index == 1
+            assert torch.equal(torch.cat([file.read("weight").flatten(), file.read("bias")]), x1)
+
+    play(scene())
+
+
+def test_an_export_that_has_waited_is_of_the_newest_round(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path, num_rounds=6) as lab:
+            for r in range(5):
+                await lab.send_all(*(lab.run.roster or []))
+                await lab.round_open(r + 1)
+                await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+                if r == 0:  # another export is going on
+                    await lab.view._exporting.acquire()
+                    asked = asyncio.create_task(the_file(lab))
+                    await asyncio.sleep(0.05)
+            lab.view._exporting.release()
+            card = card_in((await asked).metadata)
+            assert card is not None
+            assert card.round_index == 5
+
+    play(scene())
 
 
 def test_a_checkpoint_is_exported_with_the_layout_of_its_run(

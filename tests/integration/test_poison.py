@@ -410,6 +410,23 @@ def test_a_refused_norm_under_wait_is_waited_for_until_another_update_comes(
     norm_scene(tmp_path, act, norm_check="reject")
 
 
+def test_of_refused_updates_the_disk_keeps_the_last(tmp_path: Path) -> None:
+    async def before() -> None:
+        async with opened(tmp_path, norm_check="reject") as lab:
+            await lab.send_all(A, B, C)
+            for i in range(4):
+                assert await lab.send(D, scale=1000 + i)
+                await lab.until(lambda: D not in lab.run.accepted)
+            names = [path.name.partition(".")[0] for path in lab.run.spool.glob("*.update")]
+            assert sorted(names) == SILOS
+            await lab.send_all(D)
+            await lab.until(lambda: lab.run.state.round_index == 1)
+            await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+            assert len(list(lab.run.free.iterdir())) == len(SILOS)
+
+    play(before())
+
+
 def test_a_refused_norm_does_not_count_for_the_quorum(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.send_all(A, B)

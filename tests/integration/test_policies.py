@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from domo.errors import ConfigError
 from domo_server.sessions import RETURN_S
 from tests.lab import SILOS, Lab, life, opened, play
 
@@ -385,5 +386,47 @@ def test_a_long_poll_ends_when_there_is_something_to_do(tmp_path: Path) -> None:
         turn = await asked
         assert turn is not None
         assert (turn.action, turn.round_index) == ("train", 1)
+
+    scene(tmp_path, act)
+
+
+def test_a_silo_that_a_later_round_lacks_is_said_before_the_first(tmp_path: Path) -> None:
+    async def go() -> None:
+        settings = {"num_silos": 2, "participants": [[A, B], [A, "site-typo"]]}
+        async with life(tmp_path, **settings) as lab:
+            for name in (A, B):
+                await lab.enroll(name)
+            result = await lab.ended()
+            assert result.state == "FAILED"
+            assert result.detail == "participants[1] names site-typo, not on the roster"
+            assert await lab.rounds() == []
+
+    play(go())
+
+
+def test_with_a_roster_the_tables_are_checked_at_submission(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with life(tmp_path, weights={A: 1.0}):
+            pass
+
+    with pytest.raises(ConfigError, match="weights has no entry for site-b"):
+        play(go())
+
+
+def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        session = await lab.join(D)
+        await lab.c.decline(session, "2-other", "no such data")
+        assert (session.declined, session.error) == ({}, None)
+        for _ in range(3):
+            await lab.c.decline(session, "1-r", "no data")
+        assert session.declined == {"1-r": "no data"}
+        assert await lab.events("declined") == ["site-d declined 1-r: no data"]
+        for index in (-1, 1, 2**40):
+            lab.run.note_tested(A, index)
+        lab.run.note_tested("site-x", 0)
+        assert lab.run.reported == {}
+        lab.run.note_tested(A, 0)
+        assert lab.run.reported == {0: {A}}
 
     scene(tmp_path, act)

@@ -186,6 +186,16 @@ def test_lr_decays_at_fractions_of_the_run() -> None:
     assert config().lr_at(9) == 0.05
 
 
+@pytest.mark.parametrize("num_rounds", [10, 100, 350, 1000])
+def test_lr_decays_on_time_whatever_the_fraction_is_in_binary(num_rounds: int) -> None:
+    """0.55 of 100 is 55.00000000000001 in floats."""
+    for hundredth in range(1, 100):
+        if hundredth * num_rounds % 100 == 0:
+            c = config(num_rounds=num_rounds, lr_milestones=[hundredth / 100], lr_decay=0.5)
+            due = hundredth * num_rounds // 100
+            assert (c.lr_at(due - 1), c.lr_at(due)) == (0.05, 0.025), hundredth
+
+
 ROSTER = [f"silo-{i}" for i in range(6)]
 
 
@@ -227,6 +237,28 @@ def test_weights() -> None:
     assert c.weight_of("a", 50) == 2.5
     with pytest.raises(ConfigError, match="weights has no entry for b"):
         c.weight_of("b", 50)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"participants": [["a"], ["a", "c"]]}, "participants[1] names c, not on the roster"),
+        ({"weights": {"a": 1}}, "weights has no entry for b"),
+        ({"local_steps_list": [1, {"a": 1}]}, "local_steps_list[1] has no entry for b"),
+        ({"local_steps_list": [1, {"a": 1}], "participants": [["b"], ["a"]]}, None),
+        ({"weights": {"a": 1}, "participants": [["a"], ["a"]]}, None),
+        ({"weights": {"a": 1, "b": 2, "c": 3}}, None),
+        ({"local_steps_list": [1, 2], "participation": 1}, None),
+    ],
+)
+def test_tables_are_checked_for_every_round(changes: dict[str, Any], text: str | None) -> None:
+    c = config(num_rounds=2, **changes)
+    if text is None:
+        c.check_tables(["a", "b"])
+        return
+    with pytest.raises(ConfigError) as caught:
+        c.check_tables(["a", "b"])
+    assert str(caught.value) == text
 
 
 def test_when_models_are_tested() -> None:

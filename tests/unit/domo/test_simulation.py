@@ -266,11 +266,26 @@ def test_divergence_names_round_and_silo():
         simulate(config(local_lr=1e30, weight_decay=1), LinearTask(), silos())
 
 
+class HugeBuffer(LinearTask):
+    """A buffer whose mean overflows."""
+
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.register_buffer("huge", torch.full((2,), 3e38))
+        return model
+
+
+def test_a_mean_that_overflows_is_no_model():
+    with pytest.raises(DivergenceError, match="mean of the float buffers would have 2 non-finite"):
+        simulate(config(), HugeBuffer(), silos())
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"num_silos": 3}, "the run has 3 silos, 4 have training data"),
         ({"num_silos": None, "roster": ("silo-0", "a", "b", "c")}, "are not the run's roster"),
+        ({"weights": {"silo-0": 1.0}}, "weights has no entry for silo-1"),
     ],
 )
 def test_silos_that_do_not_fit_the_run(changes, text):

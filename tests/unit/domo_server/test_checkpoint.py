@@ -8,6 +8,7 @@ from torch import nn
 from domo import disk
 from domo.errors import StateError
 from domo.model_file import load_model, save_initial
+from domo.tensor_file import TensorFile
 from domo.vector import FlatModel, Section
 from domo_server.checkpoint import (
     FROZEN_FILE,
@@ -145,6 +146,17 @@ def test_the_next_is_written_over_the_one_that_nobody_needs(tmp_path: Path) -> N
     name = save_checkpoint(tmp_path, it)
     assert set(load_file(tmp_path / name)) == set(values(4, False))
     assert not (tmp_path / "x000001.safetensors").exists()
+
+
+def test_what_is_still_read_is_not_written_over(tmp_path: Path) -> None:
+    reader = TensorFile.open(tmp_path / save(tmp_path, 1)[0])
+    inode = (tmp_path / "x000001.safetensors").stat().st_ino
+    for r in (2, 3, 4):
+        name = save(tmp_path, r)[0]
+    assert torch.equal(reader.read("x"), values(1)["x"])
+    assert not (tmp_path / "x000001.safetensors").exists(), "it goes with its last reader"
+    assert (tmp_path / name).stat().st_ino != inode
+    assert set(load_file(tmp_path / name)) == set(VECTORS)
 
 
 def test_a_sync_that_failed_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
