@@ -55,15 +55,18 @@ class Durable:
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """Work that is not left half done: a call that is cancelled meanwhile waits for it."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
+    """Work that is not left half done: a call that is cancelled meanwhile, however often, waits."""
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
         if not task.cancelled():
             task.exception()  # nobody listens any more
-        raise
+        raise cancelled
+    return task.result()
 
 
 def said_by_disk(error: OSError | TransportError) -> str:

@@ -1,7 +1,6 @@
 """What happens, for people: logged at once, recorded in order on one thread of its own."""
 
 import asyncio
-import contextlib
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 """Pause before an event is tried again that a full disk refused."""
+FLUSH_S = 1.0
+"""How long who asks for events waits for those that are still being recorded."""
 
 
 class EventLog:
@@ -29,6 +30,8 @@ class EventLog:
     def __init__(self, store: Store, broadcast: Broadcast, counters: Counters):
         self._store, self._broadcast, self.counters = store, broadcast, counters
         self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
+        self._newest: asyncio.Future[None] | None = None
+        self._refused = False
         self.recorded = Broadcast()
 
     def say(
@@ -41,15 +44,20 @@ class EventLog:
             self._thread, self._record, kind, text, run_id, silo_id, now_text()
         )
         written.add_done_callback(self._written)
+        self._newest = written
 
     def _record(self, *event: str | None) -> None:
         """On the thread: wait out a full disk, so that all events follow once there is room."""
         while True:
             try:
-                return self._store.add_event(*event)  # type: ignore[arg-type]
+                self._store.add_event(*event)  # type: ignore[arg-type]
             except TransportError:
+                self._refused = True
                 if self._closing.wait(RETRY_S):
                     raise
+            else:
+                self._refused = False
+                return
 
     def _written(self, written: asyncio.Future[None]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:
@@ -58,11 +66,18 @@ class EventLog:
         self.recorded.notify()
 
     async def flush(self) -> None:
-        """Wait until what was said so far is recorded, so that who asks next finds it."""
-        with contextlib.suppress(RuntimeError):  # closed: all of it is
-            await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+        """Wait until what was said so far is recorded, so that who asks next finds it.
+
+        Not for long, and not while the disk or the database takes nothing.
+        """
+        if self._newest is not None and not self._refused:
+            await asyncio.wait([self._newest], timeout=FLUSH_S)
+
+    def hurry(self) -> None:
+        """From now on each event is tried once: the coordinator stops, on a full disk too."""
+        self._closing.set()
 
     async def close(self) -> None:
         """Wait until all events are recorded, or given up on a full disk; none may follow."""
-        self._closing.set()
+        self.hurry()
         await asyncio.to_thread(self._thread.shutdown)

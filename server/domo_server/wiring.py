@@ -80,6 +80,7 @@ async def run(
             config.webhooks, held.store, coordinator.events, view, config.dashboard_url
         )
         ending.push_async_callback(hooks.close)
+        ending.callback(coordinator.events.hurry)  # before: webhooks wait for what is recorded
         metrics = CoordinatorMetrics(coordinator, view)
         hosts = dashboard_hosts(held.page_socket, config)
         app = create_app(view, view, held.token, hosts, metrics.text)

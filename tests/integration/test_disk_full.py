@@ -9,7 +9,9 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import domo_server.durable
 import domo_server.events
@@ -26,7 +29,8 @@ from domo.errors import CoordinatorUnavailableError
 from domo.model_file import build_initial, save_initial, save_model
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
-from tests.coordinator import Coordinator, coordinator
+from domo_proto.v1 import federation_pb2 as pb
+from tests.coordinator import Coordinator, coordinator, own_run
 from tests.failing_task import WideTask
 from tests.lab import RUN_ID, SILOS, Lab, life, play
 from tests.raw import Raw, fault
@@ -323,6 +327,30 @@ def test_uploads_to_a_full_disk_are_sent_again_until_there_is_room(
         assert texts[0].startswith("updates cannot be kept: ")
         assert "updates are kept again" in texts
         assert scene.same_bytes(server)
+
+
+def test_a_full_disk_hides_nothing_and_keeps_nobody_from_stopping(
+    disk: Disk, tmp_path: Path
+) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1))
+    hook = {"url": "http://127.0.0.1:9/nobody"}
+    with coordinator(disk.folder, run, webhooks=[hook]) as server:
+        raw = Raw(server)
+        raw.join()
+        raw.enroll(num_samples=8)
+        server.until(f"/runs/{server.run_ids[0]}", lambda run: run["state"] == "OPEN")
+        disk.fill()
+        said = {"session": raw.session, "run_id": raw.run_id, "failure": "no " * 600}
+        for _ in range(20):
+            raw.stub.Report(pb.ReportRequest(**said), timeout=30)
+        began = time.monotonic()
+        assert server.get("/events")[0]["text"] == "site-a joined"
+        with urllib.request.urlopen(f"{server.url}/api/v1/stream", timeout=10) as stream:
+            told = next(line for line in stream if line.startswith(b"data: {"))
+        assert "site-a failed: no no" in json.loads(told[6:])["run"]["detail"]
+        raw.close()
+        server.close()
+        assert time.monotonic() - began < 20
 
 
 # a silo's

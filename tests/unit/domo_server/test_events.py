@@ -1,9 +1,13 @@
 import asyncio
 import logging
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import domo_server.events
+from domo.errors import CoordinatorUnavailableError
 from domo_server.broadcast import Broadcast
 from domo_server.counters import Counters
 from domo_server.database import open_database
@@ -68,4 +72,42 @@ def test_an_event_that_cannot_be_recorded_harms_nobody(
     with caplog.at_level(logging.ERROR):
         asyncio.run(main())
     assert "an event was not recorded: [Errno 28] No space left on device" in caplog.text
+    store.close()
+
+
+def test_on_a_full_disk_who_asks_is_not_kept_waiting_and_all_follows_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+    monkeypatch.setattr(domo_server.events, "RETRY_S", 0.01)
+    monkeypatch.setattr(domo_server.events, "FLUSH_S", 0.05)
+    add, room = store.add_event, threading.Event()
+
+    def may_be_full(*args: Any) -> None:
+        if not room.is_set():
+            raise CoordinatorUnavailableError("database or disk is full")
+        add(*args)
+
+    monkeypatch.setattr(store, "add_event", may_be_full)
+
+    async def main() -> None:
+        events = EventLog(store, Broadcast(), Counters())
+        async with asyncio.timeout(30):
+            for i in range(3):
+                events.say("kind", f"{i}")
+                await events.flush()
+            assert store.events_after(0, 9) == []
+            room.set()
+            while len(store.events_after(0, 9)) < 3:
+                await events.recorded.changed(0.1)
+            events.say("kind", "3")
+            await events.flush()
+        assert [e["text"] for e in store.events_after(0, 9)] == ["0", "1", "2", "3"]
+        room.clear()
+        events.say("kind", "lost")
+        events.hurry()
+        async with asyncio.timeout(30):
+            await events.close()
+
+    asyncio.run(main())
     store.close()
