@@ -28,6 +28,9 @@ from domo.errors import DivergenceError, RoundError
 from domo.fold import ReadBlock, blocks, fold
 from domo.methods import Kernel
 
+MOST_DOT = 1 << 30
+"""Entries in one dot product: on a GPU, torch takes at most 2^31 - 1."""
+
 
 def infer_momentum(x_prev: Tensor, x: Tensor, scale: float) -> Tensor:
     """m_r from two server models (line 5): (x_{r-1} - x_r) / scale.
@@ -187,7 +190,8 @@ def server_block(
 
 def num_non_finite(x: Tensor) -> int:
     """How many entries of a vector are not finite; quick where none is, and none is huge."""
-    if math.isfinite(float(torch.dot(x, x))):
+    squares = [float(torch.dot(part, part)) for part in torch.split(x, MOST_DOT)]
+    if math.isfinite(sum(squares)):
         return 0
     return int((~torch.isfinite(x)).sum())
 

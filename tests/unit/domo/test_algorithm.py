@@ -274,3 +274,20 @@ def test_server_round_leaves_its_arguments_alone() -> None:
     assert torch.equal(x, X0)
     assert torch.equal(m, torch.ones(3))
     assert torch.equal(d, A)
+
+
+@pytest.mark.parametrize("bad", [[], [0], [3, 4, 9]])
+def test_non_finite_entries_of_a_vector_too_long_for_one_dot_product(
+    bad: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dot = torch.dot
+
+    def short_dot(a: Tensor, b: Tensor) -> Tensor:
+        assert a.numel() <= 4, "dot needs n <= INT_MAX"  # what CUDA says beyond 2^31 - 1
+        return dot(a, b)
+
+    monkeypatch.setattr(torch, "dot", short_dot)
+    monkeypatch.setattr(algorithm, "MOST_DOT", 4)
+    x = torch.arange(10.0)
+    x[bad] = float("nan")
+    assert algorithm.num_non_finite(x) == len(bad)
