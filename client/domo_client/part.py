@@ -38,14 +38,20 @@ class Part:
         """Read the beginning that is here into `start`; what is behind it is written anew.
 
         Raises:
-            ChecksumError: Less is here.
+            ChecksumError: Less is here, or it cannot be read.
         """
         try:
             self._file.rewind(len(start))
-            self._file.read_into(0, start)
+            self._read(start)
         except ChecksumError as error:
             part_file.forget(self._path)
             raise ChecksumError(f"{error}; it is deleted") from None
+
+    def _read(self, start: memoryview) -> None:
+        try:
+            self._file.read_into(0, start)
+        except OSError as error:  # a bad block; a part that stays would be offered again
+            raise ChecksumError(f"cannot read {self._path}: {error.strerror}") from None
 
     def append(self, payload: memoryview) -> None:
         """Keep the next bytes; they survive the death of this process.

@@ -3,7 +3,7 @@
 instance-id           random; the silo is this folder, whatever machine it is mounted on
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
-pending.json, .bin    the newest update, until its round is over
+pending.json, .bin    the newest update, until another is made or its run is over
 residual-*.json, .bin what rounding has left of the newest updates (`domo_client.residual`)
 """
 
@@ -114,7 +114,9 @@ class SiloState:
             with path.open("rb", buffering=0) as f:
                 whole = path.stat().st_size == len(view) and read_at(f.fileno(), 0, view)
         except OSError as error:
-            raise ChecksumError(f"cannot read the cached {path}: {error.strerror}") from None
+            path.unlink(missing_ok=True)
+            text = f"cannot read the cached {path}: {error.strerror}; it is fetched again"
+            raise ChecksumError(text) from None
         if not whole or xxhash.xxh3_128_hexdigest(view) != digest:
             path.unlink()
             raise ChecksumError(f"the cached vector {path} was damaged and is deleted")
@@ -184,3 +186,8 @@ class SiloState:
     def drop_pending(self) -> None:
         """Forget the pending update: its round is over. Its bytes are written over by the next."""
         (self.folder / "pending.json").unlink(missing_ok=True)
+
+    def delete_pending(self) -> None:
+        """Delete the pending update with its bytes: its run is over."""
+        self.drop_pending()
+        self.pending_path.unlink(missing_ok=True)

@@ -1,5 +1,7 @@
+import errno
 import json
 import multiprocessing
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +10,11 @@ import pytest
 import torch
 import xxhash
 
+from domo import part_file
 from domo.errors import ChecksumError, StateError
 from domo.part_file import MARK, mark_path
 from domo.vector import byte_view, digest
+from domo_client import state as state_module
 from domo_client.state import PendingUpdate, SiloState
 
 
@@ -110,6 +114,26 @@ def test_a_damaged_vector_is_deleted_and_said(damage: str, state: SiloState) -> 
     assert state.held() == []
     with pytest.raises(ChecksumError, match="cannot read the cached"):
         state.get(name, torch.empty(7))
+
+
+def broken(*_: object) -> bool:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_what_cannot_be_read_is_deleted_and_fetched_again(
+    state: SiloState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = put(state, torch.randn(7))
+    arrive(state, 16)
+    monkeypatch.setattr(state_module, "read_at", broken)
+    with pytest.raises(ChecksumError, match="Input/output error; it is fetched again"):
+        state.get(name, torch.empty(7))
+    assert state.held() == []
+    monkeypatch.setattr(part_file, "read_at", broken)
+    text = "Input/output error; it is deleted"
+    with state.part(NAME) as part, pytest.raises(ChecksumError, match=text):
+        part.begin(memoryview(bytearray(16)))
+    assert state.parts() == {}
 
 
 def test_old_vectors_are_dropped(state: SiloState) -> None:
@@ -271,6 +295,7 @@ def test_a_damaged_one_is_not_sent(damage: str, state: SiloState) -> None:
 
 def test_it_is_dropped_when_its_run_is_over(state: SiloState) -> None:
     save(state)
-    state.drop_pending()
-    state.drop_pending()
+    state.delete_pending()
+    state.delete_pending()
     assert state.pending("1-r", 2, "c/x") is None
+    assert not list(state.folder.glob("pending.*"))
