@@ -18,6 +18,8 @@ from domo.console import printable
 
 REDRAWS = 4
 """In a second; most draw the same."""
+LONGEST = 4096
+"""Characters of a line that are kept until its end comes."""
 
 
 class Board:
@@ -77,7 +79,10 @@ class Board:
 
 
 class _Above(io.TextIOBase):
-    """Stands in for a stream: whole lines go above the panel."""
+    """Stands in for a stream: whole lines go above the panel, as a terminal would leave them.
+
+    A progress bar writes itself over after each carriage return; what it was at last is its line.
+    """
 
     def __init__(self, stream: TextIO, say: Callable[[str], None]):
         self.rich_proxied_file = stream  # where rich writes what is drawn
@@ -85,9 +90,12 @@ class _Above(io.TextIOBase):
 
     def write(self, text: str) -> int:
         with self._lock:
-            *lines, self._begun = (self._begun + text).split("\n")
+            *lines, self._begun = map(_last, (self._begun + text).split("\n"))
+            if len(self._begun) > LONGEST:
+                lines.append(self._begun)
+                self._begun = ""
         for line in lines:
-            self._say(line)
+            self._say(line.rstrip("\r"))
         return len(text)
 
     @property
@@ -98,3 +106,9 @@ class _Above(io.TextIOBase):
     def fileno(self) -> int:
         """The terminal's: for a faulthandler, or a subprocess."""
         return self.rich_proxied_file.fileno()
+
+
+def _last(line: str) -> str:
+    """What follows the last carriage return that anything follows."""
+    end = len(line.rstrip("\r"))
+    return line[line.rfind("\r", 0, end) + 1 :]

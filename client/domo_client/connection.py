@@ -11,7 +11,8 @@ from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import RunConfig
 from domo.tasks.base import Sum
 from domo.vector import Layout
-from domo_client.transfer import Transfers, Turn
+from domo_client.transfer import Transfers
+from domo_client.turn import sizes_of
 from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -93,6 +94,7 @@ class Connection(Transfers):
         if not answer.enrolled:
             Layout.from_json(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")
+        self.sizes = sizes_of(layout)
 
     def decline(self, run_id: str, reason: str) -> None:
         """Say that this silo will not take part, and why."""
@@ -162,4 +164,4 @@ def understood(run_id: str, text: str, digest: str) -> RunConfig:
     return config
 
 
-__all__ = ["Connection", "Offer", "Turn", "UnknownRunError"]
+__all__ = ["Connection", "Offer", "UnknownRunError"]

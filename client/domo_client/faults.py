@@ -6,6 +6,8 @@ from domo.errors import RoundError
 
 MAX_REASON = 300
 """Longest text of a foreign exception that leaves the site: a traceback could show data."""
+SHORT = (OSError, MemoryError, RuntimeError)
+"""What the system, Python and torch raise where disk or memory is short: worth another try."""
 
 
 def describe(error: BaseException) -> str:

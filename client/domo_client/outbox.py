@@ -7,9 +7,11 @@ from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.training import LocalResult
 from domo.vector import byte_view
 from domo.wire_format import encode_result
-from domo_client.connection import Connection, Offer, Turn
+from domo_client.connection import Connection, Offer
+from domo_client.faults import SHORT
 from domo_client.residual import Counted
 from domo_client.state import PendingUpdate, SiloState
+from domo_client.turn import Turn
 from domo_proto.codec import VectorId
 
 REFUSED = "REFUSED"
@@ -27,6 +29,9 @@ class Outbox:
         wanted: Whether the coordinator still wants the round in hand.
         failed: Told why an update cannot go: its round is to be made again.
         waits: Told why it has to wait.
+
+    Attributes:
+        has_unsaved: Whether an update is in hand that is not on disk.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class Outbox:
     ):
         self._connection, self._state, self._closed = connection, state, closed
         self._wanted, self._failed, self._waits = wanted, failed, waits
+        self.has_unsaved = False
 
     def send(self, offer: Offer, turn: Turn, result: LocalResult) -> tuple[str, str] | None:
         """Encode an update, keep it, and send it.
@@ -49,10 +55,12 @@ class Outbox:
         """
         residuals, dtype = self._state.residuals, offer.config.update_dtype
         counted = turn.counted if dtype != "float32" else None
+        self.has_unsaved = True
         try:
             with residuals.reading(offer.run_id, counted) as residual:
                 left = encode_result(result, residual, dtype)
-        except (DivergenceError, OSError) as error:
+        except (DivergenceError, *SHORT) as error:
+            self.has_unsaved = False
             self._failed(error)
             return REFUSED, str(error)
 
@@ -87,6 +95,7 @@ class Outbox:
                 wait_s = min(2 * wait_s, MAX_WAIT_S)
                 if self._closed.is_set() or not self._wanted():
                     return None
+        self.has_unsaved = False
         return self._submit(update, [view for _, view in data])
 
     def pending(self, offer: Offer, turn: Turn) -> PendingUpdate | None:
@@ -99,6 +108,7 @@ class Outbox:
 
     def send_again(self, update: PendingUpdate) -> bool:
         """Send such an update; whether that is all that the round needs."""
+        self.has_unsaved = False
         state, _ = self._submit(update)
         return state != REFUSED
 

@@ -36,6 +36,8 @@ KEPT = {
     "uploading": "the update is kept here, and is sent when this silo is back",
 }
 """What becomes of the work in hand when a silo is stopped, by phase."""
+UNSAVED = "the update is not on disk yet and is lost; the round is made again, or left out"
+"""The same while an update is made, or waits for room on the disk."""
 
 
 class Panel:
@@ -204,5 +206,7 @@ class Panel:
         sent = human_size(self._silo.connection.bytes_sent)
         work = "no work was in hand"
         if phase in KEPT and progress.run_id:
-            work = f"round {progress.round_index + 1} of {progress.run_id}: {KEPT[phase]}"
+            lost = phase == "uploading" and self._silo.has_unsaved
+            kept = UNSAVED if lost else KEPT[phase]
+            work = f"round {progress.round_index + 1} of {progress.run_id}: {kept}"
         return f"{work}. This site has sent {sent} of updates in this session"

@@ -30,14 +30,15 @@ from domo.log_lines import log_context
 from domo.tasks.base import Sum
 from domo.training import LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, digest
-from domo_client.connection import Connection, Offer, Turn, UnknownRunError
-from domo_client.faults import describe
+from domo_client.connection import Connection, Offer, UnknownRunError
+from domo_client.faults import SHORT, describe
 from domo_client.log_tail import LogTail, journal
 from domo_client.outbox import Outbox
 from domo_client.presence import Presence
 from domo_client.reporter import Progress, Reporter
 from domo_client.resources import measure
 from domo_client.state import SiloState
+from domo_client.turn import Turn
 from domo_proto.codec import VectorId
 
 SECTIONS = {
@@ -76,6 +77,7 @@ class Silo:
         self._presence = Presence(connection)
         self._presence.start()
         self._declined: list[str] = []
+        connection.on_damage = self._note_damage
         self._closed = threading.Event()
         self._failed = False
         self._outbox = Outbox(
@@ -133,6 +135,11 @@ class Silo:
         """What its machine has: see `domo_client.resources`."""
         return measure(self.device, self._state.folder)
 
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether an update is in hand that is not on disk yet."""
+        return self._outbox.has_unsaved
+
     def next_run(self) -> Offer:
         """Wait for a run that wants this silo.
 
@@ -164,7 +171,13 @@ class Silo:
         self.connection.counts.failures += 1
         self._note(logging.ERROR, f"failed: {describe(error)}")
         self._reporter.beat(failure=describe(error))
-        self._reporter.progress = Progress("waiting", self._reporter.progress.run_id)
+        self._progress("waiting", self._reporter.progress.run_id)
+
+    def _note_damage(self, text: str) -> None:
+        """A model comes damaged again and again; it is fetched on."""
+        self._progress("waiting", self._reporter.progress.run_id, self.connection.round_told)
+        self._note(logging.ERROR, text)
+        self._reporter.beat(failure=text)
 
     def rounds(
         self,
@@ -207,13 +220,13 @@ class Silo:
             self._progress("waiting", offer.run_id)
             try:
                 turn = self.connection.fetch_round(offer.run_id, evaluated, own)
-            except OSError as error:  # a full disk: the model cannot be kept
+            except SHORT as error:  # the model cannot be kept
                 self._progress("waiting", offer.run_id, self.connection.round_told)
                 self.fail(error)
                 backoff_s = self._back_off(backoff_s)
                 continue
             if turn.action == "END":
-                self._state.drop_pending()
+                self._state.delete_pending()
                 log_context(run=None, round=None)
                 self.outcome = Outcome(offer.run_id, turn.outcome, turn.text, turn.round_index)
                 self._note(logging.INFO, f"run {offer.run_id}: {turn.outcome.lower()}: {turn.text}")
@@ -221,15 +234,19 @@ class Silo:
             self.waits_for = turn.text if turn.action == "ASK_AGAIN" else ""
             if turn.action == "ASK_AGAIN":
                 continue
-            if VectorId.FROZEN in turn.vectors:
-                flat.load(Section.FROZEN, turn.vectors[VectorId.FROZEN])
-                own = [turn.digests[VectorId.FROZEN]]
             trains = turn.action == "TRAIN"
             if trains and (update := self._outbox.pending(offer, turn)) is not None:
                 self._progress("uploading", offer.run_id, turn.round_index)
                 if self._outbox.send_again(update):
                     continue
-            rnd = self._round(offer, flat, turn)
+            try:
+                rnd = self._round(offer, flat, turn)
+            except SHORT as error:
+                self.fail(error)
+                backoff_s = self._back_off(backoff_s)
+                continue
+            if VectorId.FROZEN in turn.vectors:
+                own = [turn.digests[VectorId.FROZEN]]
             self._failed = False
             self.connection.counts.begin()
             yield rnd
@@ -295,6 +312,8 @@ class Silo:
             evaluates=turn.evaluate,
         )
         vectors = turn.vectors
+        if VectorId.FROZEN in vectors:
+            flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
         if steps and not flat.vector.is_cuda:  # a GPU has copies of its own
             whole = offer.config.kernel.fusion == "pre"
             self.connection.spend([VectorId.X_PREV, *([] if whole else [VectorId.X])])

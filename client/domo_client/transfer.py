@@ -1,7 +1,8 @@
 """The data rpcs of a silo: models in, updates out, vectors to frames and back."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 from domo.errors import CoordinatorUnavailableError, DeadlineError, ProtocolError
 from domo.vector import byte_view
 from domo_client.line import CALL_S, Line
-from domo_client.residual import Counted
 from domo_client.state import PendingUpdate
+from domo_client.turn import Turn, check_header, turn_of
 from domo_client.watchdog import Watchdog
-from domo_proto.codec import FRAME_BYTES, HEAD_BYTES, VectorId, decode_frame, encode_frame
+from domo_proto.codec import FRAME_BYTES, HEAD_BYTES, VectorId, decode_frame, encode_frame, parse
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -25,24 +26,12 @@ STALL_S = 120.0
 TRANSFER_S = 24 * 3600.0
 """Deadline of one transfer; the next attempt goes on where it ended."""
 
+KNOWN = {
+    pb.ACCEPTED: "the coordinator had it already",
+    pb.STALE: "its round is over, or another update of this silo counts",
+}
+"""What is said of an update that need not be sent."""
 DTYPES = {VectorId.INTEGER_BUFFERS: torch.uint8, VectorId.FROZEN: torch.uint8}
-
-
-class Turn(NamedTuple):
-    """What to do next; vectors are CPU tensors, float32 or bytes (uint8)."""
-
-    action: str
-    round_index: int = 0
-    num_rounds: int = 0
-    num_steps: int = 0
-    local_lr: float = 0.0
-    inference_scale: float | None = None
-    evaluate: bool = False
-    vectors: Mapping[VectorId, Tensor] = {}
-    digests: Mapping[VectorId, str] = {}
-    outcome: str = ""
-    text: str = ""
-    counted: Counted | None = None
 
 
 class Transfers(Line):
@@ -55,7 +44,11 @@ class Transfers(Line):
         self._submit: Any = self.channel.stream_unary(name + "SubmitUpdate")
         self.round_told = 0  # of the newest turn, kept or not
         self.page_locked = False  # whether vectors go on to a GPU
+        self.sizes: Mapping[int, int] = {}  # of the vectors that may come, by id
+        self.on_damage: Callable[[str], None] = lambda text: None
         self._reached = ("", 0)
+        self._furthest: dict[str, int] = {}  # bytes of the turn's vectors that were ever here
+        self._misfits: Counter[str] = Counter()  # how often each did not fit its digest
         self._memory: dict[str, Tensor] = {}  # vectors of the newest turn, by digest
         self._digests: Mapping[VectorId, str] = {}
 
@@ -66,6 +59,9 @@ class Transfers(Line):
             run_id: The run.
             evaluated_index: Newest model whose numbers were sent; -1: none.
             own: Digests of vectors that the model itself holds (frozen parameters).
+
+        Raises:
+            ProtocolError: What the coordinator says does not fit the model.
         """
         return self.ask(lambda s: self._fetch_once(s, run_id, evaluated_index, own))
 
@@ -87,8 +83,9 @@ class Transfers(Line):
             first = next(stream, None)
             if first is None:
                 raise ProtocolError("the coordinator ended its answer before it began")
-            header = pb.RoundHeader.FromString(first)
+            header = parse(pb.RoundHeader, first)
             self.round_told = header.round_index
+            check_header(header, self.sizes)
             watch.feed(STALL_S)
             with self.counts.timed("downloading"):
                 return self._read_turn(header, stream, watch, set(own))
@@ -127,6 +124,9 @@ class Transfers(Line):
         digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
         vectors: dict[VectorId, Tensor] = {}
         needed = set(digests.values())
+        if needed:
+            self._furthest = {d: n for d, n in self._furthest.items() if d in needed}
+            self._misfits = Counter({d: n for d, n in self._misfits.items() if d in needed})
         free = [self._memory.pop(d) for d in list(self._memory) if d not in needed]
         if self.page_locked and free:
             torch.cuda.synchronize()  # copies to the GPU may still read them
@@ -136,35 +136,21 @@ class Transfers(Line):
             if info.sent:
                 target = _like(free, info.num_bytes, dtype, self.page_locked)
                 vectors[vector_id] = self._receive(info, target, needed, stream, watch)
-            elif digest in self._memory:
+            elif self._may_use(digest, dtype, vectors.values()):
                 vectors[vector_id] = self._memory[digest]
-            elif digest not in own:
+            elif vector_id is not VectorId.FROZEN or digest not in own:
                 target = _like(free, info.num_bytes, dtype, self.page_locked)
                 vectors[vector_id] = self.state.get(digest, target)
         if digests:
             self._digests = digests
             self._memory = {digests[v]: vector for v, vector in vectors.items()}
             self.state.keep_only(needed)
-        return Turn(
-            action=pb.Action.Name(header.action),
-            round_index=header.round_index,
-            num_rounds=header.num_rounds,
-            num_steps=header.num_steps,
-            local_lr=header.local_lr,
-            inference_scale=(
-                header.inference_scale if header.HasField("inference_scale") else None
-            ),
-            evaluate=header.evaluate,
-            vectors=vectors,
-            digests=digests,
-            outcome=header.outcome,
-            text=header.outcome_text,
-            counted=(
-                Counted(header.counted_round, header.counted_digest.hex())
-                if header.HasField("counted_round")
-                else None
-            ),
-        )
+        return turn_of(header, vectors, digests)
+
+    def _may_use(self, digest: str, dtype: torch.dtype, used: Collection[Tensor]) -> bool:
+        """Whether memory has a vector; it is given once: who receives it may overwrite it."""
+        old = self._memory.get(digest)
+        return old is not None and old.dtype == dtype and all(old is not v for v in used)
 
     def _receive(
         self,
@@ -176,22 +162,40 @@ class Transfers(Line):
     ) -> Tensor:
         """Receive a vector, or the rest of one, into `vector` and the state folder."""
         target, at = byte_view(vector), info.offset
-        with self.state.part(info.digest.hex(), needed) as part:
+        digest, before = info.digest.hex(), self.advanced
+        with self.state.part(digest, needed) as part:
             part.begin(target[:at])
             while at < info.num_bytes:
                 message = next(stream, b"")
                 frame = decode_frame(message)
                 size = len(frame.payload)
+                if not size:
+                    raise ProtocolError("the coordinator has sent an empty frame")
                 if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
                     raise ProtocolError("frames of a vector must follow in order and without gaps")
                 part.append(frame.payload)
                 target[at : at + size] = frame.payload
                 at += size
                 self.bytes_received += len(message) - HEAD_BYTES
-                self.advanced += 1
+                if at > self._furthest.get(digest, 0):
+                    self._furthest[digest] = at
+                    self.advanced += 1
                 watch.feed(STALL_S)
-            part.finish(xxhash.xxh3_128_digest(target) == info.digest)
+            fits = xxhash.xxh3_128_digest(target) == info.digest
+            if not fits:
+                self.advanced = before
+                self._note_misfit(VectorId(info.id).name, digest)
+            part.finish(fits)
         return vector
+
+    def _note_misfit(self, name: str, digest: str) -> None:
+        self._misfits[digest] += 1
+        times = self._misfits[digest]
+        if times > 1 and not times & (times - 1):  # seldom, where nobody mends it
+            self.on_damage(
+                f"{name} of round {self.round_told + 1} has come {times} times and does not fit "
+                "its digest: its file may be damaged at the coordinator"
+            )
 
     def submit(
         self, update: PendingUpdate, data: Sequence[memoryview] | None = None
@@ -219,8 +223,8 @@ class Transfers(Line):
                 digest=bytes.fromhex(update.digest),
             ),
         )
-        if status.state in (pb.ACCEPTED, pb.STALE):
-            return str(pb.UploadState.Name(status.state)), "already known"
+        if status.state in KNOWN:
+            return str(pb.UploadState.Name(status.state)), KNOWN[status.state]
         header = pb.UpdateHeader(
             session=session,
             run_id=update.run_id,
@@ -240,7 +244,9 @@ class Transfers(Line):
             return bytes(watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result())
 
         with self.counts.timed("uploading"):
-            response = pb.SubmitResponse.FromString(self._watched(send, STALL_S))
+            response = parse(pb.SubmitResponse, self._watched(send, STALL_S))
+        if response.state not in KNOWN:
+            raise ProtocolError(f"the coordinator says state {response.state} of an update")
         return str(pb.UploadState.Name(response.state)), response.text
 
     def _frames(

@@ -17,10 +17,11 @@ All numbers are little-endian. docs/protocol.md has a test vector.
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 import zstandard
+from google.protobuf.message import DecodeError
 
 from domo.errors import ChecksumError, ProtocolError
 
@@ -63,6 +64,18 @@ class Frame(NamedTuple):
     vector_id: int
     offset: int
     payload: memoryview
+
+
+def parse(cls: Any, message: bytes) -> Any:
+    """The protobuf message of a data rpc.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    try:
+        return cls.FromString(message)
+    except DecodeError as error:
+        raise ProtocolError(f"the first message is no {cls.__name__}: {error}") from error
 
 
 def encode_frame(vector_id: int, offset: int, payload: memoryview, zstd: bool = False) -> bytes:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc.aio
-from google.protobuf.message import DecodeError
 
 from domo.errors import AccessError, CoordinatorUnavailableError, DomoError, ProtocolError
 from domo.log_lines import log_context
@@ -73,18 +72,6 @@ def seconds(message: Any, field: str) -> float | None:
     """A length of time that a peer gives; None: it gives none, or it is none."""
     value: float = getattr(message, field)
     return value if message.HasField(field) and 0 <= value < math.inf else None
-
-
-def parse(cls: Any, message: bytes) -> Any:
-    """The protobuf header that begins a data rpc.
-
-    Raises:
-        ProtocolError: It is none.
-    """
-    try:
-        return cls.FromString(message)
-    except DecodeError as error:
-        raise ProtocolError(f"the first message is no {cls.__name__}: {error}") from error
 
 
 def refuse(run: Run, session: Session, what: str, why: str, kind: str | None = None) -> None:

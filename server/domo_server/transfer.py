@@ -13,7 +13,7 @@ import grpc
 from prometheus_client import Counter
 
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
-from domo_proto.codec import decode_frame
+from domo_proto.codec import decode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.calls import (
     MAX_METRICS,
@@ -23,7 +23,6 @@ from domo_server.calls import (
     abort,
     answers,
     digest_of,
-    parse,
     refuse,
 )
 from domo_server.coordinator import Coordinator

@@ -20,7 +20,7 @@ from domo.vector import FlatModel
 from domo_client.agent import AgentOptions
 from domo_client.connection import Offer
 from domo_client.session import Silo
-from domo_client.transfer import Turn
+from domo_client.turn import Turn
 from tests import silos
 from tests.federation import federation
 from tests.golden import test_golden

@@ -1,5 +1,6 @@
 """The loop API against a real coordinator: what each way to go through a round does."""
 
+import json
 import logging
 import re
 import threading
@@ -21,7 +22,10 @@ from domo.errors import (
     StrayParameterError,
 )
 from domo.tasks.base import ArrayDataset
-from domo.training import LocalRound
+from domo.training import LocalRound, RoundNumbers
+from domo.vector import FlatModel
+from domo_client import session
+from domo_client.reporter import Progress
 from domo_client.session import Outcome, Silo
 from tests.coordinator import Coordinator, coordinator, own_run
 
@@ -84,7 +88,8 @@ def test_log_lines_leave_the_site_only_where_that_is_wanted(tmp_path: Path) -> N
                 logging.getLogger("my_task").error("patient 7")
                 train(rnd)
             log = server.until("/silos/site-a/log", says)
-        assert server.get("/silos/site-b/log") == {"shared": False, "lines": []}
+        silent = server.get("/silos/site-b/log")
+    assert (silent["shared"], silent["lines"]) == (False, [])
     texts = [line["text"] for line in log["lines"]]
     run_id = server.run_ids[0]
     assert texts[0].startswith(f"joined {server.address}")
@@ -216,6 +221,89 @@ def test_an_exception_in_the_body_is_reported_and_raised(tmp_path: Path) -> None
         assert server.silo("site-a")["error"] == text
         events = [e["text"] for e in server.get("/events") if e["kind"] == "silo-failed"]
         assert events == [f"site-a failed in round 1: {text}"]
+
+
+def test_a_round_for_which_memory_is_short_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, waited = [RuntimeError("can't allocate memory")], []
+
+    def make(flat: FlatModel, numbers: RoundNumbers, *args: Any, **given: Any) -> LocalRound:
+        if numbers.round_index == 1 and short:
+            raise short.pop()
+        return LocalRound(flat, numbers, *args, **given)
+
+    def back_off(silo: Silo, seconds: float) -> float:
+        waited.append(silo.progress)
+        return seconds
+
+    monkeypatch.setattr(session, "LocalRound", make)
+    monkeypatch.setattr(Silo, "_back_off", back_off)
+
+    def body(rnd: LocalRound) -> None:
+        train(rnd)
+        rnd.log(loss=7.5)
+
+    with coordinator(tmp_path, own_run(tmp_path, model(), num_rounds=2)) as server:
+        go(server, tmp_path, body)
+        assert server.run()["state"] == "FINISHED"
+        events = [e["text"] for e in server.get("/events") if e["kind"] == "silo-failed"]
+    assert events == ["site-a failed in round 2: RuntimeError: can't allocate memory"]
+    assert waited == [Progress("waiting", "1-domo-own.loop", round_index=1, loss=7.5)]
+
+
+def test_an_update_without_room_is_not_called_kept_and_goes_with_its_run(tmp_path: Path) -> None:
+    unsaved = []
+
+    def room(error: Exception) -> None:
+        unsaved.append(silo.has_unsaved)
+        full.unlink()
+
+    run = own_run(tmp_path, model(), num_rounds=1)
+    with coordinator(tmp_path, run) as server, join(server, tmp_path) as silo:
+        full = tmp_path / "state-site-a" / "pending.bin"
+        full.symlink_to("/dev/full")
+        silo._outbox._waits = room
+        silo.on_sent = lambda *_: unsaved.append(silo.has_unsaved)
+        for rnd in silo.rounds(model()):
+            train(rnd)
+        assert silo.outcome is not None
+        assert silo.outcome.state == "FINISHED"
+    assert unsaved == [True, False]
+    assert not list(full.parent.glob("pending.*"))
+
+
+def flip(path: Path, name: str) -> None:
+    """Change a bit of a tensor in a safetensors file."""
+    with path.open("r+b") as f:
+        size = int.from_bytes(f.read(8), "little")
+        f.seek(8 + size + json.loads(f.read(size))[name]["data_offsets"][0])
+        (byte,) = f.read(1)
+        f.seek(-1, 1)
+        f.write(bytes([byte ^ 1]))
+
+
+def test_a_model_that_is_damaged_at_the_coordinator_is_on_its_page(tmp_path: Path) -> None:
+    told = []
+
+    def mend(text: str) -> None:
+        silo._note_damage(text)
+        told.append(server.silo("site-a")["error"])
+        flip(x_0, "x")
+
+    with coordinator(tmp_path, own_run(tmp_path, model(), num_rounds=2)) as server:
+        with join(server, tmp_path) as silo:
+            silo.connection.on_damage = mend
+            for rnd in silo.rounds(model()):
+                train(rnd)
+                if rnd.round_index == 0:  # x_0 has to come again, as x_{r-1} of the next round
+                    (x_0,) = server.state_dir.glob("runs/*/checkpoints/x000000.safetensors")
+                    flip(x_0, "x")
+                    silo.connection._memory.clear()
+                    silo._state.keep_only([])
+        assert server.run()["state"] == "FINISHED"
+    text = "X_PREV of round 2 has come 2 times and does not fit its digest"
+    assert told == [f"{text}: its file may be damaged at the coordinator"]
 
 
 def test_gradient_accumulation(tmp_path: Path) -> None:

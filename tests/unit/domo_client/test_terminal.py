@@ -13,7 +13,7 @@ from rich.text import Text
 
 from domo.run_config import RunConfig
 from domo_client import panel as panel_module
-from domo_client.board import Board
+from domo_client.board import LONGEST, Board, _Above
 from domo_client.connection import Offer
 from domo_client.joining import connect
 from domo_client.panel import Panel
@@ -94,6 +94,9 @@ def test_a_round_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> No
     assert lines[2] == "uploading 2.0 MB, 2.0 MB/s"
     assert lines[3] == "sent 2.0 MB, received 6.0 MB; loss 0.2500"
     assert shown.panel.goodbye().startswith("round 4 of 1-domo: the update is kept here")
+    silo._outbox.has_unsaved = True
+    assert shown.panel.goodbye().startswith("round 4 of 1-domo: the update is not on disk yet")
+    silo._outbox.has_unsaved = False
     shown.line.counts.updates.update(accepted=1, refused=2)
     shown.after(0.1, phase="waiting", loss=0.25, **run)
     shown.line.counts.updates.clear()
@@ -150,6 +153,21 @@ def test_lines_from_many_threads_stand_above_the_panel(monkeypatch: pytest.Monke
             f"{name} {i}" for i in range(50)
         ]
     assert [line for line in lines if line][-1].endswith("the panel")
+
+
+def test_a_progress_bar_is_kept_short_and_shown_once_it_ends() -> None:
+    said: list[str] = []
+    stream = _Above(io.StringIO(), said.append)
+    for i in range(10_000):
+        stream.write(f"\rstep {i}" if i else "step 0")
+    assert len(stream._begun) < 20
+    stream.write("\nnext\r")
+    stream.write("\n")
+    assert said == ["step 9999", "next"]
+    for _ in range(2 * LONGEST):
+        stream.write(".")
+    assert len(stream._begun) <= LONGEST
+    assert "".join(said[2:]) + stream._begun == "." * 2 * LONGEST
 
 
 def test_in_a_terminal(tmp_path: Path) -> None:
