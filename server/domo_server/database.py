@@ -121,8 +121,13 @@ def unusable(engine: Engine, error: Exception) -> StateError:
     """What to say of a database that cannot be opened."""
     hint = "; was it made by a newer domo?" if isinstance(error, CommandError) else ""
     where = engine.url.render_as_string()  # without the password
-    why = str(getattr(error, "orig", None) or getattr(error, "strerror", None) or error).strip()
-    return StateError(f"cannot open the database {where}: {why}{hint}")
+    return StateError(f"cannot open the database {where}: {in_words(error)}{hint}")
+
+
+def in_words(error: Exception) -> str:
+    """What a database, its driver or the disk says, in one line."""
+    said = getattr(error, "orig", None) or getattr(error, "strerror", None) or error
+    return " ".join(str(said).split())
 
 
 def _migrations() -> Config:

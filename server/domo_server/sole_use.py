@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from domo.errors import CoordinatorUnavailableError, StateError
 from domo.state_dir import lock_file
-from domo_server.database import connect, unusable
+from domo_server.database import connect, in_words, unusable
 
 ADVISORY_LOCK = 0x646F6D6F
 """What a coordinator locks in a PostgreSQL database."""
@@ -108,7 +108,7 @@ class AdvisoryLock:
                 self._taken = f"the lock in the database was lost, and {error}"
                 raise StateError(self._taken) from None
             except SQLAlchemyError as error:
-                said = f"the coordinator's database says: {getattr(error, 'orig', error)}".strip()
+                said = f"the coordinator's database says: {in_words(error)}"
                 raise CoordinatorUnavailableError(said) from error
 
     def guard(self, engine: Engine) -> None:

@@ -27,6 +27,7 @@ from sqlalchemy.exc import InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from domo.errors import CoordinatorUnavailableError
+from domo_server.database import in_words
 from domo_server.tables import (
     enrolments,
     evaluations,
@@ -85,8 +86,7 @@ class Store:
                 with connection.begin():
                     yield connection
         except UNAVAILABLE as error:
-            said = str(getattr(error, "orig", None) or error).strip()
-            text = f"the coordinator's database says: {said}"
+            text = f"the coordinator's database says: {in_words(error)}"
             raise CoordinatorUnavailableError(text) from error
 
     def _rows(self, statement: Any) -> list[dict[str, Any]]:

@@ -67,6 +67,14 @@ def test_a_url_that_is_none(url: str) -> None:
     assert "hidden" not in str(caught.value)
 
 
+def test_a_server_that_does_not_answer_is_one_line_without_a_password() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StateError, match=r"@127.0.0.1:1/d: connection failed") as caught:
+        open_database("postgresql+psycopg://u:hidden@127.0.0.1:1/d")
+    assert "hidden" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_database_of_a_newer_version(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'coordinator.db'}"
     engine = open_database(url)
