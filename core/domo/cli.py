@@ -268,7 +268,6 @@ def split(
     from domo.partition import split_data
 
     split_data(task, data_root(data), silos, similarity, seed, out)
-    say(f"{silos} silos: {out}")
 
 
 app.add_typer(remote_app)

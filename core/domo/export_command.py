@@ -223,7 +223,8 @@ def write(
         try:
             module.load_state_dict(state_dict(file, layout))
         except RuntimeError as error:
-            raise TaskError(f"the model is not one of the task's: {error}") from None
+            told = " ".join(str(error).split())  # torch's has many lines
+            raise TaskError(f"the model is not one of the task's: {told}") from None
         notes.append("it loads into the task's module")
         if form == "onnx":
             kept = {k: v for k, v in file.metadata.items() if k != "domo_layout"}

@@ -182,7 +182,8 @@ def build_initial(
         try:
             module.load_state_dict(dict(weights))
         except RuntimeError as error:
-            raise TaskError(f"the weights do not fit the task's model: {error}") from error
+            told = " ".join(str(error).split())  # torch's has many lines
+            raise TaskError(f"the weights do not fit the task's model: {told}") from error
     flat = FlatModel(module)
     return flat.layout, flat.read_all()
 

@@ -11,9 +11,9 @@ from typing import get_args
 
 import torch
 from PIL import Image
-from rich.console import Console
 from torch import Tensor
 
+from domo.console import say
 from domo.errors import ConfigError
 from domo.tasks import load_task
 from domo.tasks.arrays import check_folder, write_arrays
@@ -43,10 +43,8 @@ def split_data(
         TaskError: No such task, or its data cannot be read.
     """
     folders = write_silo_folders(load_task(task_name), data_root, num_silos, similarity, seed, out)
-    console = Console()
-    console.print(f"{num_silos} folders in {out}, similarity {similarity:g}. Next, at each silo:")
-    command = f"domo-client --server localhost:50051 --task {task_name} --data {folders[0]}"
-    console.print(f"  {command}", soft_wrap=True, highlight=False, markup=False)
+    say(f"{num_silos} folders in {out}, similarity {similarity:g}. Next, at each silo:")
+    say(f"  domo-client --server localhost:50051 --task {task_name} --data {folders[0]}")
 
 
 def write_silo_folders(

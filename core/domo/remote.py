@@ -105,7 +105,8 @@ def stop_run(server: str, run_id: str, token: str) -> None:
     """Stop a run for good."""
     with Coordinator(server, token) as coordinator:
         run = coordinator.stop(run_id)
-    say(f"{run.run_id}: {run.detail or 'stopping'}")
+    ended = run.state == "STOPPED" and run.detail
+    say(f"{run.run_id}: {ended or 'stopping'}")
 
 
 def drop_silo(server: str, silo_id: str, reason: str, token: str) -> None:

@@ -98,8 +98,8 @@ class Rest:
         if answer.is_success:
             if answer.headers.get("content-type", "").startswith("text/html"):
                 raise ProtocolError(
-                    f"{answer.url} answered with a web page, as a log-in page or a proxy does; "
-                    "is that a domo coordinator?"
+                    f"{answer.url} answered with a web page, which REST never does: is a proxy's "
+                    "log-in page in between, or is the address another one's?"
                 )
             return
         try:

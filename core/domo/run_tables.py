@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +14,7 @@ from domo.console import console, printable, say
 from domo.errors import ConfigError
 from domo.rest_call import quoted, understood
 from domo.rest_client import Coordinator
-from domo.status import RunDetail, RunSummary, SiloStatus
+from domo.status import RunDetail, RunState, RunSummary, SiloStatus
 
 NUM_RUNS = 10
 """How many runs `domo status` shows."""
@@ -61,14 +61,21 @@ def show_runs(
         wanted: `state` (several), `method`, `task`, in any case; None or empty: any.
         limit: The newest so many of those that fit.
         as_json: One array of objects, as REST gives them.
+
+    Raises:
+        ConfigError: There is no such state.
     """
+    states = [name.lower() for name in get_args(RunState)]
+    for state in wanted.get("state") or ():
+        if state.lower() not in states:
+            raise ConfigError(f"--state {state}: must be one of {', '.join(states)}")
     as_given = coordinator.ask("GET", "/runs")
     runs = understood(list[RunSummary], json.dumps(as_given))
     found = [pair for pair in zip(runs, as_given, strict=True) if _fits(pair[0], wanted)][:limit]
     if as_json:
         say(json.dumps([given for _, given in found], indent=2))
     else:
-        _print_runs([run for run, _ in found])
+        _print_runs([run for run, _ in found], any(wanted.values()))
 
 
 def _fits(run: RunSummary, wanted: Mapping[str, str | Sequence[str] | None]) -> bool:
@@ -79,9 +86,9 @@ def _fits(run: RunSummary, wanted: Mapping[str, str | Sequence[str] | None]) -> 
     return True
 
 
-def _print_runs(runs: Sequence[RunSummary]) -> None:
+def _print_runs(runs: Sequence[RunSummary], chosen: bool = False) -> None:
     if not runs:
-        say("no such runs; start one: domo submit federation.toml")
+        say("no such runs" if chosen else "no run yet; start one: domo submit federation.toml")
         return
     wide = _width() >= NARROW
     table = make_table("run", "state", "round", "accuracy", *(("loss", "what") if wide else ()))

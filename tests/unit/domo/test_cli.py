@@ -201,12 +201,18 @@ def test_init_refuses_what_is_no_model(tmp_path):
         assert "\n" not in told
     assert "no such file" in refused("init", "digits", "--weights", "none.pt")
     assert "needs tensors by name" in refused("init", "digits", "--weights", "other.pt")
-    assert "do not fit" in refused("init", "digits", "--weights", "a.safetensors")
+    told = refused("init", "digits", "--weights", "a.safetensors")
+    assert "do not fit" in told
+    assert "\n" not in told
 
 
 def test_data_split_makes_a_folder_for_each_silo(tmp_path):
     result = domo("data", "split", "--silos", "3", "--out", "parts")
     assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "3 folders in parts, similarity 0.05. Next, at each silo:",
+        "  domo-client --server localhost:50051 --task digits --data parts/silo-0",
+    ]
     assert len([f for f in (tmp_path / "parts").iterdir() if f.is_dir()]) == 3
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from domo import remote
 from domo.cli import app
 from domo.errors import CoordinatorUnavailableError
-from domo_server.status import Event, SiloStatus
+from domo_server.status import Event, RunSummary, SiloStatus
 from tests.made_up import Federation
 from tests.serving import TOKEN, Served, serving
 
@@ -101,6 +101,18 @@ def test_pause_resume_and_stop(federation: Federation) -> None:
     for what in ("pause", "resume", "stop"):
         assert refused(2, what, "1-fedavg").startswith("run '1-fedavg' has ended already (STOPPED)")
         assert refused(6, what, "9-?x").startswith("no run '9-?x'")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_stop_that_waits_for_the_round_that_closes(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop(run_id: str) -> RunSummary:
+        run = federation._change_run(run_id, "CLOSING")
+        return run.model_copy(update={"detail": "writing the checkpoint"})
+
+    monkeypatch.setattr(federation, "stop", stop)
+    assert domo("stop", "1-fedavg") == "1-fedavg: stopping\n"
 
 
 @pytest.mark.usefixtures("server")
@@ -297,7 +309,10 @@ def test_runs_filtered(federation: Federation) -> None:
         assert run["run_id"] == "2-domo", words
     both = domo("runs", "--state", "open", "--state", "finished", "--task", "digits")
     assert len(both.splitlines()) == 3
-    assert domo("runs", "--task", "cifar10").startswith("no such runs")
+    assert domo("runs", "--task", "cifar10") == "no such runs\n"
+    assert refused(2, "runs", "--state", "done").startswith("--state done: must be one of")
+    federation.run_list.clear()
+    assert domo("runs") == "no run yet; start one: domo submit federation.toml\n"
 
 
 @pytest.mark.usefixtures("server")
