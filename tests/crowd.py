@@ -1,16 +1,8 @@
-"""A federation of many silos that is made up, on a real dashboard in a thread."""
+"""A federation of many silos that is made up."""
 
-import asyncio
-import contextlib
-import socket
-import threading
-from collections.abc import Iterator
-
-from domo_server.dashboard import DashboardServer, create_app
 from domo_server.status import Participant, Resources, RoundRecord, RunDetail, SiloStatus
 from tests.made_up import Federation
 
-TOKEN = "a-token-of-the-admin-that-is-long-enough"
 ROUNDS = 6
 ERROR = "out of memory: CUDA out of memory. Tried to allocate 2.00 GiB"
 
@@ -76,21 +68,3 @@ def crowd(num_silos: int) -> Federation:
     it.silo_list[-1] = SiloStatus(silo_id=off, phase="offline", last_seen_s=840.0)
     it.silo_list[-2] = SiloStatus(silo_id=failed, phase="failed", error=ERROR, last_seen_s=1.0)
     return it
-
-
-@contextlib.contextmanager
-def dashboard(federation: Federation) -> Iterator[str]:
-    """Its address, as long as the block lasts."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        host, port = sock.getsockname()
-        server = DashboardServer(create_app(federation, federation, TOKEN), host, port)
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])))
-        thread.start()
-        try:
-            yield f"http://{host}:{port}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive()

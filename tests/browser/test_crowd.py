@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from domo_server.status import LogLine
 from tests.browser.chrome import Page, chrome, require
-from tests.crowd import ROUNDS, TOKEN, crowd, dashboard
+from tests.crowd import ROUNDS, crowd
+from tests.made_up import Federation
+from tests.serving import TOKEN, Served, serving
 
 require()
 
@@ -20,11 +23,19 @@ NORM = '#curves-charts [data-chart="norm"]'
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with (
-        dashboard(crowd(NUM_SILOS)) as url,
-        chrome(url, tmp_path_factory.mktemp("downloads")) as it,
-    ):
+def federation() -> Federation:
+    return crowd(NUM_SILOS)
+
+
+@pytest.fixture(scope="module")
+def served(federation: Federation) -> Iterator[tuple[str, Served]]:
+    with serving(federation) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def page(served: tuple[str, Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chrome(served[0], tmp_path_factory.mktemp("downloads")) as it:
         it.log_in(TOKEN)
         yield it
         assert it.errors() == []
@@ -146,6 +157,84 @@ def test_the_page_of_a_silo(page: Page) -> None:
     page.until(lambda: "smaller batch_size" in page.text("#view-silo .trouble"), "advice")
 
 
+def test_nothing_of_one_silo_is_on_the_page_of_another(page: Page, federation: Federation) -> None:
+    """Nor of a coordinator before its restart, after which lines are counted from 1 again."""
+
+    def line(text: str, at: str) -> LogLine:
+        return LogLine(number=1, at=at, level="INFO", text=text)
+
+    page.go("#/silos/silo-00")
+    log = "#view-silo .log"
+    page.until(lambda: "line 3" in page.text(log), "the log")
+    page.find("#view-silo tbody tr")
+    federation.log_lines = [line("of silo-01", "2026-01-05T09:00:00Z")]
+    left = page.driver.execute_async_script(
+        "const done = arguments[0];"
+        "addEventListener('hashchange', () => done(["
+        "  ...document.querySelectorAll('#view-silo :is(tbody tr, .events li, .log li)')].length),"
+        "  { once: true });"
+        "location.hash = '#/silos/silo-01';"
+    )
+    assert left == 0
+    page.until(lambda: "of silo-01" in page.text(log), "the other log")
+    assert "line" not in page.text(log)
+    page.find("#view-silo tbody tr")
+    federation.log_lines = [line("after a restart", "2026-01-05T10:00:00Z")]
+    federation.log_began_at = "2026-01-05T09:59:00Z"
+    page.until(lambda: "after a restart" in page.text(log), "the log after a restart")
+    assert "of silo-01" not in page.text(log)
+
+
+def test_a_run_again_with_all_its_settings(page: Page, federation: Federation) -> None:
+    config = {"method": "FedAvg", "notes": "of one line\nand another"}
+    federation.run_list[0] = federation.run_list[0].model_copy(update={"config": config})
+    page.go("#/new?from=2-crowd")
+    sent = "return document.querySelector('form.start pre').textContent"
+    page.until(lambda: "FedAvg" in page.driver.execute_script(sent), "filled in")
+    assert "of one line\\nand another" in page.driver.execute_script(sent)
+    page.go("#/new?from=9-none")
+    page.until(lambda: "run 9-none could not be fetched" in page.text("#form-error"), "said")
+
+
+def test_on_a_phone_the_list_is_short_and_captions_are_whole(overview: Page) -> None:
+    from selenium.webdriver import Keys
+
+    def shown() -> list[str]:
+        cards = overview.driver.find_elements("css selector", "#silos > li")
+        return [str(card.get_attribute("data-key")) for card in cards if card.is_displayed()]
+
+    def tops() -> list[float]:
+        script = "[...document.querySelectorAll('#curves-charts .frame')].map((x) => x.offsetTop)"
+        return list(overview.driver.execute_script(f"return {script}"))
+
+    cut = (
+        "return [...document.querySelectorAll('#curves-charts figcaption :is(h3, .unit)')]"
+        ".filter((x) => x.scrollWidth > x.clientWidth).map((x) => x.textContent)"
+    )
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    assert len(shown()) == NUM_SILOS
+    overview.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        overview.until(lambda: len(shown()) == 6, "a short list")
+        assert shown()[:2] == ["silo-46", "silo-47"]
+        assert overview.driver.execute_script(cut) == []
+        before = tops()
+        link = overview.find("#silos [data-key=silo-03] a")
+        overview.driver.execute_script("arguments[0].focus()", link)
+        overview.until(lambda: "silo-03" in overview.text(f"{NORM} .plot-at"), "a long caption")
+        assert tops() == before
+        link.send_keys(Keys.TAB)
+        button = overview.driver.switch_to.active_element
+        assert button.text == f"Show all {NUM_SILOS} silos"
+        button.send_keys(Keys.ENTER)
+        overview.until(lambda: len(shown()) == NUM_SILOS, "all")
+        assert overview.driver.switch_to.active_element.text == "silo-04"
+        overview.click("#silos-all")
+        overview.until(lambda: len(shown()) == 6, "a short list again")
+    finally:
+        overview.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 @pytest.mark.parametrize("width", [390, 2560])
 def test_axe_and_the_width(page: Page, width: int) -> None:
     page.driver.execute_cdp_cmd(
@@ -183,3 +272,50 @@ def test_of_a_long_run_older_rounds_are_kept_thinly(overview: Page) -> None:
     assert most <= 601
     assert at_once[-200:] == list(range(2800, 3000))
     assert at_once[:3] == [0, 8, 16]
+
+
+def test_another_coordinator_at_the_address_is_another_page(
+    overview: Page, served: tuple[str, Served], federation: Federation
+) -> None:
+    script = """
+        const [cases, done] = arguments;
+        import(document.baseURI.replace(/#.*/, "") + "static/another.js").then((m) => {
+          const known = { run: { run_id: "2-b", created_at: "t2" },
+            runs: [{ run_id: "1-a", created_at: "t1" }],
+            events: [{ event_id: 7, at: "t7" }, { event_id: 6, at: "t6" }] };
+          done([...cases.map(([run, ...events]) => m.isAnother(known, { run, events })),
+            m.isOtherTable(known.runs, [known.run]),
+            m.isOtherTable(known.runs, [known.run, ...known.runs])]);
+        });
+    """
+
+    def run(run_id: str, at: str) -> dict[str, str]:
+        return {"run_id": run_id, "created_at": at}
+
+    def event(event_id: int, at: str) -> dict[str, Any]:
+        return {"event_id": event_id, "at": at}
+
+    cases: list[tuple[Any, bool]] = [
+        ([None], False),
+        ([run("2-b", "t2"), event(7, "t7"), event(8, "t8")], False),
+        ([run("3-c", "t3")], False),
+        ([run("2-b", "t9")], True),
+        ([run("1-a", "t9")], True),
+        ([None, event(7, "t9")], True),
+        ([None, event(2, "t9")], True),
+    ]
+    found = overview.driver.execute_async_script(script, [case for case, _ in cases])
+    assert found == [*(other for _, other in cases), True, False]
+
+    overview.driver.execute_script("window.sameDocument = true")
+    began = {"created_at": "2026-01-05T12:00:00Z", "rounds_done": 2}
+    federation.run_list[0] = federation.run_list[0].model_copy(update=began)
+    federation.round_list = federation.round_list[:2]
+    served[1].change()
+    overview.until(lambda: not overview.driver.execute_script("return window.sameDocument"))
+    overview.until(lambda: "Round 3" in overview.text("#run-round"), "of the new run")
+    label = "return document.querySelector(arguments[0]).getAttribute('aria-label')"
+    frame = f"{NORM} .frame"
+    overview.until(
+        lambda: "After round 2:" in overview.driver.execute_script(label, frame), "its curves"
+    )

@@ -1,5 +1,6 @@
 // Entry: keeps what the coordinator said last, and hands it to the page that is shown.
 
+import { isAnother, isOtherTable } from "./another.js";
 import { renderCertificate } from "./certificate.js";
 import { ComparePage } from "./compare_page.js";
 import { byId, getJson, setAttr, setText } from "./dom.js";
@@ -89,7 +90,9 @@ async function refreshRuns() {
   if (stamp === knownRuns) return;
   knownRuns = stamp;
   try {
-    state.runs = await getJson("api/v1/runs");
+    const runs = await getJson("api/v1/runs");
+    if (isOtherTable(state.runs, runs)) location.reload();
+    state.runs = runs;
     draw();
   } catch {
     knownRuns = ""; // the next message tries again
@@ -114,6 +117,10 @@ function allMetrics(run) {
 }
 
 function receive(message) {
+  if (isAnother(state, message)) {
+    location.reload();
+    return;
+  }
   const known = new Set(state.events.map((event) => event.event_id));
   const fresh = message.events.filter((event) => !known.has(event.event_id));
   if (fresh.length) state.events = [...fresh.reverse(), ...state.events].slice(0, NUM_EVENTS);

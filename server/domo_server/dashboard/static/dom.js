@@ -62,6 +62,12 @@ export function changed(owner, ...values) {
   return before?.length !== values.length || values.some((value, i) => value !== before[i]);
 }
 
+/** Take everything out of a list that is drawn by `keyed`, perhaps only where it has `changed`. */
+export function empty(host) {
+  host.replaceChildren();
+  delete host._values;
+}
+
 /** GET JSON; throws an Error with the server's own words, and its `fields`. */
 export async function getJson(url, options) {
   const answer = await fetch(url, options);

@@ -84,9 +84,9 @@ export const GROUPS = [
     fields: [
       { key: "licence", label: "Licence of the model", help: "Such as apache-2.0." },
       { key: "data_licence", label: "Licence of the data" },
-      { key: "intended_use", label: "Intended use", wide: true },
-      { key: "limits", label: "Limits", wide: true },
-      { key: "notes", label: "Notes", wide: true },
+      { key: "intended_use", label: "Intended use", wide: true, lines: 3 },
+      { key: "limits", label: "Limits", wide: true, lines: 3 },
+      { key: "notes", label: "Notes", wide: true, lines: 3 },
     ],
   },
 ];

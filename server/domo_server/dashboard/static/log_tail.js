@@ -1,6 +1,6 @@
 // The last lines of a silo's log, where its operator shares them: newest at the bottom.
 
-import { getJson, h, keyed, setText } from "./dom.js";
+import { empty, getJson, h, keyed, setText } from "./dom.js";
 import { formatClock } from "./format.js";
 
 const AGAIN_MS = 2000;
@@ -23,7 +23,10 @@ export class LogTail {
   forget(id) {
     this.id = id;
     this.lines = [];
+    this.beganAt = null;
     this.askedAt = -Infinity;
+    empty(this.list);
+    this.none.hidden = this.list.hidden = true;
   }
 
   /** Ask for what is new, if it is time for that. */
@@ -32,12 +35,18 @@ export class LogTail {
     const now = performance.now();
     if (document.hidden || now - this.askedAt < AGAIN_MS) return;
     this.askedAt = now;
-    const last = this.lines.at(-1)?.number ?? 0;
+    const { lines } = this;
+    const last = lines.at(-1)?.number ?? 0;
     const log = await getJson(`api/v1/silos/${encodeURIComponent(id)}/log?after=${last}`)
       .catch(() => null);
-    if (log === null || id !== this.id) return;
-    if (!log.shared) this.lines = [];
-    this.lines = [...this.lines, ...log.lines].slice(-MAX_LINES);
+    if (log === null || lines !== this.lines) return; // another visit, or another answer was quicker
+    if (lines.length && log.began_at !== this.beganAt) { // the coordinator counts from 1 again
+      this.forget(id);
+      await this.update(id);
+      return;
+    }
+    this.beganAt = log.began_at;
+    this.lines = log.shared ? [...lines, ...log.lines].slice(-MAX_LINES) : [];
     this.draw(log.shared);
   }
 
@@ -50,7 +59,7 @@ export class LogTail {
     const create = (line) => h("li", { "data-level": line.level },
       h("time", { datetime: line.at, title: line.at }, formatClock(line.at)),
       h("span", { class: "level" }, line.level), h("span", {}, line.text));
-    keyed(this.list, this.lines, (line) => line.number, create, () => {});
+    keyed(this.list, this.lines, (line) => `${line.number} ${line.at}`, create, () => {});
     if (isAtEnd) this.list.scrollTop = this.list.scrollHeight;
   }
 }

@@ -17,6 +17,7 @@ export class Order {
     this.known = new Map(); // id -> {rank, until, slowSince}
     this.ids = [];
     this.changedAt = -Infinity;
+    this.numNeedy = 0; // how many at the front are not well
   }
 
   /**
@@ -35,6 +36,7 @@ export class Order {
       const sorted = isHeld ? [...silos].sort((a, b) => place(a) - place(b) || 0)
         : [...silos].sort((a, b) => rank(a) - rank(b) || (a.silo_id < b.silo_id ? -1 : 1));
       this.ids = sorted.map((silo) => silo.silo_id);
+      if (!isHeld) this.numNeedy = silos.filter((silo) => rank(silo) < 3).length;
       this.changedAt = now;
     }
     const by = new Map(silos.map((silo) => [silo.silo_id, silo]));

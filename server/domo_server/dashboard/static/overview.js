@@ -7,7 +7,7 @@ import { renderEvents, setUpEvents } from "./events.js";
 import { renderHeader } from "./header.js";
 import { historyOf, showsChange } from "./history.js";
 import { compareLink } from "./router.js";
-import { renderSilos } from "./silos.js";
+import { renderSilos, setUpSilos } from "./silos.js";
 
 const cardOf = (event) => event.target.closest("[data-key]");
 
@@ -32,6 +32,7 @@ export class Overview {
     }
     this.buttons = new RunButtons(byId("hero-actions"));
     setUpEvents(draw);
+    setUpSilos(draw);
     grid.addEventListener("click", (event) => {
       const id = event.target.closest("button") && cardOf(event).dataset.key;
       const silo = this.state?.status.silos.find((x) => x.silo_id === id);

@@ -2,7 +2,7 @@
 
 import { askSilo } from "./actions.js";
 import { validity } from "./certificate.js";
-import { fields, getJson, h, keyed, setAttr, setText } from "./dom.js";
+import { empty, fields, getJson, h, keyed, setAttr, setText } from "./dom.js";
 import { isProblem, renderList } from "./events.js";
 import {
   NONE, formatAgo, formatBytes, formatCount, formatLoss, formatNumber, formatPercent, formatSpeed,
@@ -140,11 +140,16 @@ export class SiloPage {
     return id;
   }
 
-  enter() {
+  /** Nothing of another silo stays under this one's name. */
+  enter({ id }) {
+    this.id = id;
     this.stamp = null;
     this.detail = this.resources = null;
     this.measuredAt = -Infinity;
     this.log.forget(null);
+    for (const list of [this.rounds, this.problems, this.events, this.sum]) empty(list);
+    for (const part of [this.noRounds, this.noProblems, this.noEvents,
+      this.table, this.problems, this.events]) part.hidden = true;
   }
 
   update(state, { id }) {
@@ -186,7 +191,7 @@ export class SiloPage {
     if (document.hidden || now - this.measuredAt < AGAIN_MS) return;
     this.measuredAt = now;
     const found = await getJson(`api/v1/silos/${encodeURIComponent(id)}/resources`).catch(() => null);
-    if (found === null || this.silo.silo_id !== id) return;
+    if (found === null || id !== this.id) return;
     this.resources = { id, ...found };
     this.draw();
   }
@@ -195,7 +200,9 @@ export class SiloPage {
     if (this.stamp === stamp) return;
     this.stamp = stamp;
     try {
-      this.detail = await getJson(`api/v1/silos/${encodeURIComponent(id)}`);
+      const detail = await getJson(`api/v1/silos/${encodeURIComponent(id)}`);
+      if (id !== this.id) return;
+      this.detail = detail;
       this.draw();
     } catch {
       setTimeout(() => (this.stamp = null), AGAIN_MS);

@@ -14,7 +14,10 @@ const PHASES = [
   "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
   "offline", "dropped",
 ];
+const NUM_FIRST = 6; // of many, on a narrow screen: so many at least,
+const NUM_NEEDY = 12; // and so many at most of those that need somebody, until all are asked for
 const order = new Order();
+let showsAll = false;
 
 function create(silo) {
   const cell = (name, label) => h("div", {}, h("dt", {}, label), h("dd", { "data-f": name }));
@@ -87,9 +90,9 @@ function update(card, silo, { run, elapsed, isMany }) {
   setAttr(part.bar, "aria-label", `Local steps of ${silo.silo_id}`);
   setText(part.step, stepWords(silo, numRounds));
   const seen = silo.last_seen_s == null ? null : silo.last_seen_s + elapsed;
-  const silent = silo.phase !== "offline" && seen > 10 ? `, silent for ${formatDuration(seen)}` : "";
+  const silent = silo.phase !== "offline" && seen > 10 ? `silent for ${formatDuration(seen)}` : "";
   const phase = isMany ? "" : `${silo.phase} `; // the badge says it
-  setText(part.seen, `${phase}${phaseTime(silo, elapsed)}${silent}`);
+  setText(part.seen, phase + [phaseTime(silo, elapsed), silent].filter(Boolean).join(", "));
   setText(part.loss, formatLoss(silo.loss));
   setText(part.samples, formatCount(silo.num_samples ?? silo.num_eval_samples));
   setText(part.sent, formatBytes(silo.bytes_sent));
@@ -107,6 +110,29 @@ function update(card, silo, { run, elapsed, isMany }) {
   part.error.hidden = !silo.error;
   setText(part.error, silo.error ?? "");
   setAttr(part.error, "title", silo.error);
+}
+
+/** Wire the button that narrow screens have under many silos; `draw` draws the page again. */
+export function setUpSilos(draw) {
+  const button = byId("silos-all");
+  button.addEventListener("click", () => {
+    showsAll = !showsAll;
+    markFirst();
+    if (showsAll) byId("silos").querySelector("[data-more] a").focus({ preventScroll: true });
+    else button.scrollIntoView({ block: "center" });
+    draw();
+  });
+}
+
+/** Tell those that a narrow screen shows of many from the rest. */
+function markFirst() {
+  const grid = byId("silos");
+  const isMany = grid.classList.contains("many");
+  const first = isMany ? Math.min(Math.max(order.numNeedy, NUM_FIRST), NUM_NEEDY) : Infinity;
+  [...grid.children].forEach((card, i) => setAttr(card, "data-more", i < first ? null : ""));
+  grid.classList.toggle("short", !showsAll);
+  byId("silos-all").hidden = !isMany;
+  setText(byId("silos-all"), showsAll ? "Show fewer silos" : `Show all ${grid.children.length} silos`);
 }
 
 /** Draw all silos, or the command that makes one. */
@@ -130,4 +156,5 @@ export function renderSilos({ status, run, receivedAt }) {
   const shown = isMany ? order.sort(silos, run, performance.now(), isHeld) : silos;
   keyed(grid, shown, (x) => x.silo_id, create, (card, x) =>
     update(card, x, { run, elapsed, isMany }));
+  markFirst();
 }

@@ -81,12 +81,14 @@ export class StartPage {
       h("fieldset", {}, legend, rows));
   }
 
-  field({ key, label, help, unit, list, choice, wide, placeholder }) {
+  field({ key, label, help, unit, list, choice, wide, placeholder, lines }) {
     const rule = ruleOf(this.options.config_schema, key);
     const attributes = { id: `f-${key}`, name: key, "aria-describedby": `h-${key} e-${key}` };
     let input;
     if (choice || rule.choices) {
       input = h("select", attributes, ...(choice ? this.methods() : this.choices(rule)));
+    } else if (lines) {
+      input = h("textarea", { ...attributes, rows: lines, autocomplete: "off" });
     } else {
       const isNumber = rule.type === "integer" || rule.type === "number";
       const mode = rule.type === "integer" ? "numeric" : isNumber ? "decimal" : null;
@@ -118,9 +120,16 @@ export class StartPage {
   async fill(numOnline) {
     const from = this.filled = this.from ?? "";
     let given = { ...FIRST, num_silos: numOnline || "" };
+    let problem = "";
     if (from) {
-      const run = await getJson(`api/v1/runs/${encodeURIComponent(from)}`).catch(() => null);
-      if (run) given = { ...run.config, name: null };
+      try {
+        const run = await getJson(`api/v1/runs/${encodeURIComponent(from)}`);
+        given = { ...run.config, name: null };
+      } catch (error) {
+        problem = `These are the defaults; the settings of run ${from} could not be fetched: ` +
+          error.message;
+      }
+      if (this.filled !== from) return; // the reader has gone on
     }
     for (const [key, { input, rule }] of this.fields) {
       const value = given[key] ?? rule.fallback;
@@ -131,7 +140,7 @@ export class StartPage {
     const others = [...AS_JSON, ...(isTable ? ["weights"] : [])].filter((key) => given[key] != null);
     this.other.value = others.length
       ? JSON.stringify(Object.fromEntries(others.map((key) => [key, given[key]])), null, 2) : "";
-    this.say({});
+    this.say({}, problem);
     this.changed();
   }
 
