@@ -18,7 +18,7 @@ from domo.model_file import build_model
 from domo.tasks import TASKS, load_task
 from domo.tasks.base import Shard, Task
 from domo.training import LocalRound, run_task_round
-from domo_client.connection import Offer, UnknownRunError
+from domo_client.connection import LostRunError, Offer, UnknownRunError
 from domo_client.session import Outcome, Silo
 from domo_client.ui import Ui
 
@@ -178,6 +178,10 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
             ui.prepared(offer, samples, tests)
             outcome = _take_part(silo, offer, work, samples, tests, options, ui)
             ui.ended(outcome)
+        except LostRunError as error:
+            ui.lost(str(error))
+            ui.waiting()
+            continue
         except MissingDataError as error:
             silo.decline(offer, f"no data was given to this silo ({error})")
             ui.needs_data(offer, str(error))

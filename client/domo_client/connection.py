@@ -1,6 +1,8 @@
 """Typed calls to the coordinator; errors are `DomoError`, see `domo_client.line`."""
 
 import json
+import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +29,8 @@ PHASES = {
 
 LogLine = tuple[int, float, str, str]
 
+log = logging.getLogger(__name__)
+
 
 class Offer(NamedTuple):
     """A run that wants this silo."""
@@ -50,18 +54,30 @@ class UnknownRunError(ProtocolError):
         self.run_id = run_id
 
 
+class LostRunError(ProtocolError):
+    """The coordinator came back without this silo's run: its state was deleted, or replaced."""
+
+    def __init__(self, run_id: str, why: str):
+        super().__init__(
+            f"the coordinator came back without the run {run_id} of this silo ({why}): its state "
+            "was deleted or replaced. Wait for the next run: a loop calls rounds() again"
+        )
+
+
 class Connection(Transfers):
     """The control rpcs, on top of a line and its transfers."""
 
-    def wait_for_run(self, declined: Sequence[str] = ()) -> Offer | None:
+    def wait_for_run(self) -> Offer | None:
         """Wait for a run that wants this silo; None: nothing yet, ask again.
+
+        One that it has declined is not offered again in this session.
 
         Raises:
             UnknownRunError: It has settings, or defaults, that are not known here.
         """
 
         def once(session: str) -> Any:
-            request = pb.WaitForRunRequest(session=session, declined_run_ids=declined)
+            request = pb.WaitForRunRequest(session=session)
             return self.call(self.stub.WaitForRun, request, self.long_poll_s)
 
         answer = self.ask(once)
@@ -92,7 +108,7 @@ class Connection(Transfers):
 
         answer = self.ask(once)
         if not answer.enrolled:
-            Layout.from_json(answer.layout_json).check_same(layout)
+            _layout(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")
         self.sizes = sizes_of(layout)
 
@@ -105,8 +121,10 @@ class Connection(Transfers):
         )
 
     def report_evaluation(self, run_id: str, model_index: int, sums: Mapping[str, Sum]) -> None:
-        """Send sums over this silo's test data."""
-        metrics = {k: pb.MetricSum(total=s.total, num=s.num) for k, s in sums.items()}
+        """Send sums over this silo's test data; those that measure nothing stay here."""
+        metrics = {
+            k: pb.MetricSum(total=s.total, num=s.num) for k, s in sums.items() if measures(k, s)
+        }
         self.ask(
             lambda s: self.call(
                 self.stub.ReportEvaluation,
@@ -142,6 +160,26 @@ class Connection(Transfers):
         return str(pb.Directive.Name(answer.directive))
 
 
+def measures(name: str, of: Sum) -> bool:
+    """Whether a sum tells anything: a silo may have no sample of a class, or numbers overflow."""
+    finite = math.isfinite(of.total) and math.isfinite(of.num)
+    if not finite:
+        log.warning("metric %r is not finite here (%s of %s); it is not sent", name, *of)
+    return finite and of.num != 0
+
+
+def _layout(text: str) -> Layout:
+    """The run's layout, as the coordinator writes it.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    try:
+        return Layout.from_json(text)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ProtocolError(f"the coordinator's layout cannot be read: {error!r}") from None
+
+
 def understood(run_id: str, text: str, digest: str) -> RunConfig:
     """A run's configuration, if it is understood here.
 
@@ -164,4 +202,4 @@ def understood(run_id: str, text: str, digest: str) -> RunConfig:
     return config
 
 
-__all__ = ["Connection", "Offer", "UnknownRunError"]
+__all__ = ["Connection", "LostRunError", "Offer", "UnknownRunError"]

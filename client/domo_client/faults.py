@@ -10,8 +10,17 @@ SHORT = (OSError, MemoryError, RuntimeError)
 """What the system, Python and torch raise where disk or memory is short: worth another try."""
 
 
+def sendable(text: str) -> str:
+    """A text that the wire takes: what is no Unicode, as in some file names, is escaped."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def describe(error: BaseException) -> str:
     """An exception for people elsewhere: its text, and its class where that says more."""
+    return sendable(_text_of(error))
+
+
+def _text_of(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "stopped by its operator"
     if isinstance(error, torch.OutOfMemoryError):

@@ -23,6 +23,7 @@ from tenacity import (
 import domo
 from domo.errors import CoordinatorUnavailableError, DomoError, VersionError
 from domo_client.counts import Counts
+from domo_client.faults import sendable
 from domo_client.state import SiloState
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
@@ -183,7 +184,8 @@ class Line:
         self._closed = True
         if self.session:
             try:
-                self.stub.Leave(pb.LeaveRequest(session=self.session, reason=reason), timeout=2)
+                request = pb.LeaveRequest(session=self.session, reason=sendable(reason))
+                self.stub.Leave(request, timeout=2)
             except grpc.RpcError:
                 log.debug("nobody heard the goodbye")
         self.channel.close()

@@ -10,6 +10,8 @@ import time
 from collections import deque
 from typing import NamedTuple
 
+from domo_client.faults import sendable
+
 MAX_LINES = 200
 """Kept for a coordinator that cannot be reached now; older ones are lost."""
 MAX_CHARS = 500
@@ -60,7 +62,7 @@ class LogTail(logging.Handler):
         if getattr(record, "silo", self._silo_id) != self._silo_id:
             return
         try:
-            text = record.getMessage()[:MAX_CHARS]
+            text = sendable(record.getMessage())[:MAX_CHARS]
         except Exception:
             self.handleError(record)
             return

@@ -11,6 +11,7 @@ import torch
 
 from domo.errors import DomoError
 from domo_client.connection import Connection
+from domo_client.faults import describe
 from domo_client.log_tail import LogTail
 from domo_client.resources import measure
 
@@ -75,6 +76,9 @@ class Reporter(threading.Thread):
             self._status_file.write_text(json.dumps(fields), encoding="utf-8")
         except (DomoError, OSError) as error:
             log.debug("heartbeat: %s", error)
+        except Exception as error:  # a bug; what the silo does in its rounds goes on
+            log.error("this heartbeat could not be sent: %s", describe(error))
+            log.debug("traceback", exc_info=True)
 
     def forget(self) -> None:
         """A turn begins: what was said before is about another one."""

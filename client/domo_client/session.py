@@ -25,13 +25,13 @@ from torch import nn
 
 import domo
 from domo.batches import configure_torch
-from domo.errors import ConfigError
+from domo.errors import ConfigError, ProtocolError
 from domo.log_lines import log_context
 from domo.tasks.base import Sum
 from domo.training import LocalRound, RoundNumbers
 from domo.vector import FlatModel, Section, digest
-from domo_client.connection import Connection, Offer, UnknownRunError
-from domo_client.faults import SHORT, describe
+from domo_client.connection import Connection, LostRunError, Offer, UnknownRunError
+from domo_client.faults import SHORT, describe, sendable
 from domo_client.log_tail import LogTail, journal
 from domo_client.outbox import Outbox
 from domo_client.presence import Presence
@@ -76,10 +76,9 @@ class Silo:
         self._reporter.beat()
         self._presence = Presence(connection)
         self._presence.start()
-        self._declined: list[str] = []
         connection.on_damage = self._note_damage
         self._closed = threading.Event()
-        self._failed = False
+        self._failed, self._enrolled_in = False, 0
         self._outbox = Outbox(
             connection,
             state,
@@ -149,7 +148,7 @@ class Silo:
         self._reporter.progress = Progress("idle")
         while True:
             try:
-                offer = self.connection.wait_for_run(self._declined)
+                offer = self.connection.wait_for_run()
             except UnknownRunError as error:
                 self._decline(error.run_id, str(error))
                 raise
@@ -161,7 +160,7 @@ class Silo:
         self._decline(offer.run_id, reason)
 
     def _decline(self, run_id: str, reason: str) -> None:
-        self._declined.append(run_id)
+        reason = sendable(reason)
         self._note(logging.WARNING, f"run {run_id}: declined: {reason}")
         self.connection.decline(run_id, reason)
 
@@ -201,6 +200,7 @@ class Silo:
             LayoutMismatchError: The run has another model.
             ConfigError: A number of samples below 0.
             UnknownRunError: The run needs another version of domo.
+            LostRunError: The coordinator lost its state, and the run with it.
             IncompleteRoundError: The body made fewer steps than the run asks for.
         """
         if min(samples or 0, eval_samples or 0) < 0:
@@ -211,15 +211,22 @@ class Silo:
         self.connection.page_locked = flat.vector.is_cuda
         tests = 1 if eval_samples is None else eval_samples
         self._reporter.device = flat.vector.device
-        self.connection.enroll(offer, flat.layout, samples or 0, tests)
-        self._note(logging.INFO, f"run {offer.run_id}: enrolled with {samples or 0} samples")
+        self._enroll(offer, flat, samples or 0, tests)
         self._state.residuals.keep_only(offer.run_id)
-        self.outcome, backoff_s, evaluated = None, 1.0, -1
+        self.outcome, backoff_s = None, 1.0
+        evaluated = failed = -1  # models: the newest tested one, and one whose round has failed
         own = [digest(flat.read(Section.FROZEN))]
         while True:
             self._progress("waiting", offer.run_id)
             try:
                 turn = self.connection.fetch_round(offer.run_id, evaluated, own)
+                if turn.action == "ASK_AGAIN" and self._came_back:  # it may not know this silo
+                    self._enroll(offer, flat, samples or 0, tests)
+                    evaluated = failed = -1
+            except ProtocolError as error:
+                if self._came_back and type(error) is ProtocolError:
+                    raise LostRunError(offer.run_id, str(error)) from error
+                raise
             except SHORT as error:  # the model cannot be kept
                 self._progress("waiting", offer.run_id, self.connection.round_told)
                 self.fail(error)
@@ -234,6 +241,8 @@ class Silo:
             self.waits_for = turn.text if turn.action == "ASK_AGAIN" else ""
             if turn.action == "ASK_AGAIN":
                 continue
+            if turn.round_index < evaluated:  # the coordinator's state is an older copy
+                evaluated = failed = -1
             trains = turn.action == "TRAIN"
             if trains and (update := self._outbox.pending(offer, turn)) is not None:
                 self._progress("uploading", offer.run_id, turn.round_index)
@@ -251,12 +260,26 @@ class Silo:
             self.connection.counts.begin()
             yield rnd
             self.connection.counts.lap("training" if rnd.num_steps else "evaluating")
-            evaluated = turn.round_index if turn.evaluate else evaluated
+            if turn.evaluate and self._failed and failed != turn.round_index:
+                failed = turn.round_index  # its test gets one more chance
+            elif turn.evaluate:
+                evaluated = turn.round_index
             if trains and not self._failed and not rnd.abandoned:
                 self._send(offer, turn, rnd)
                 backoff_s = backoff_s if self._failed else 1.0
             if self._failed:
                 backoff_s = self._back_off(backoff_s)
+
+    def _enroll(self, offer: Offer, flat: FlatModel, samples: int, tests: int) -> None:
+        joins = self.connection.counts.joins
+        self.connection.enroll(offer, flat.layout, samples, tests)
+        self._enrolled_in = joins
+        self._note(logging.INFO, f"run {offer.run_id}: enrolled with {samples} samples")
+
+    @property
+    def _came_back(self) -> bool:
+        """Whether the session is another one than that in which this silo enrolled."""
+        return self.connection.counts.joins != self._enrolled_in
 
     def _back_off(self, seconds: float) -> float:
         """Wait after a failure; returns how long to wait after the next one."""
@@ -296,7 +319,12 @@ class Silo:
 
         def on_evaluation(sums: Mapping[str, Sum]) -> None:
             counts.lap("evaluating")
-            self.connection.report_evaluation(offer.run_id, r, sums)
+            try:
+                self.connection.report_evaluation(offer.run_id, r, sums)
+            except ProtocolError as error:
+                if not self._came_back:
+                    raise
+                self._note(logging.WARNING, f"the numbers of model {r} were not taken: {error}")
             counts.begin()
 
         numbers = RoundNumbers(

@@ -115,6 +115,10 @@ class Ui:
             "yellow",
         )
 
+    def lost(self, text: str) -> None:
+        """The coordinator has lost the run."""
+        self._warn(f"error: {text}", "red")
+
     def declined(self, run_id: str, reason: str) -> None:
         """This silo cannot take part."""
         text = f"error: this silo takes no part in {run_id}: {reason}"

@@ -164,7 +164,7 @@ class Run(Intake):
         tests = (
             mine.num_eval_samples > 0
             and silo_id not in self.dropped
-            and evaluated_index < r
+            and evaluated_index != r
             and silo_id not in self.reported.get(r, ())
             and self.config.evaluates_at(r)
         )
