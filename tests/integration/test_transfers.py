@@ -24,7 +24,7 @@ from domo.tasks.base import ArrayDataset
 from domo.vector import digest
 from domo_client import line, transfer
 from domo_proto import channel, codec
-from domo_server import app, outgoing
+from domo_server import outgoing, wiring
 from tests.coordinator import Coordinator, coordinator, own_run
 from tests.federation import Process
 from tests.proxy import Count, Proxy, proxy
@@ -43,7 +43,7 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "FRAME_BYTES", frame)
     monkeypatch.setattr(outgoing, "FRAME_BYTES", frame)
     monkeypatch.setattr(line, "JITTER_S", 0.1)
-    for module, name in ((channel, "CLIENT_OPTIONS"), (app, "SERVER_OPTIONS")):
+    for module, name in ((channel, "CLIENT_OPTIONS"), (wiring, "SERVER_OPTIONS")):
         options = dict(getattr(module, name))
         options["grpc.http2.lookahead_bytes"] = channel.WINDOW_BYTES // 8
         monkeypatch.setattr(module, name, list(options.items()))

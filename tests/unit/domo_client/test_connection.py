@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from domo.errors import ProtocolError
 from domo.run_config import RunConfig
-from domo_client.connection import UnknownRunError, understood
+from domo_client.connection import UnknownRunError, _layout, understood
 
 CONFIG = RunConfig(task="digits", num_rounds=3)
 
@@ -33,3 +34,11 @@ def test_a_run_that_needs_another_version(text: str, digest: str, why: str) -> N
         understood("1-r", text, digest)
     assert caught.value.run_id == "1-r"
     assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"entries": [{}]}', '{"entries": 7}', "[" * 9999]
+)
+def test_a_layout_that_is_none(text: str) -> None:
+    with pytest.raises(ProtocolError, match="the coordinator's layout cannot be read"):
+        _layout(text)
