@@ -9,6 +9,7 @@ import pytest
 
 from domo.errors import ConfigError
 from domo_server.sessions import RETURN_S
+from domo_server.turn import Enrolment
 from tests.lab import SILOS, Lab, life, opened, play
 
 A, B, C, D = SILOS
@@ -426,7 +427,10 @@ def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Pa
             lab.run.note_tested(A, index)
         lab.run.note_tested("site-x", 0)
         assert lab.run.reported == {}
+        lab.run.enrolments[A] = Enrolment("trainer", 8, 3)
+        turns = [lab.run.turn_for(A, i) for i in (-1, 0, 5)]  # 5: its own state is a later one
+        assert [turn.evaluate for turn in turns if turn] == [True, False, True]
         lab.run.note_tested(A, 0)
         assert lab.run.reported == {0: {A}}
 
-    scene(tmp_path, act)
+    scene(tmp_path, act, evaluate_every=1)
