@@ -1,6 +1,7 @@
 """The coordinator: a queue of runs, one at a time, and the silos that serve them."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 10.0
 """Pause before a run is tried again that could not even be loaded, or whose end not recorded."""
+BY_ADMIN = "stopped by the admin"
 
 
 class Coordinator:
@@ -63,6 +65,7 @@ class Coordinator:
         self.events = EventLog(store, self.broadcast, self.counters)
         self.expiry = Expiry(self.sessions, self.events.say)
         self.dropped: dict[str, str] = {}
+        self._stops: dict[str, str] = {}
         self.current: Run | None = None
         self.recent: dict[str, Run] = {}
         self.watch = Watch(self, stall_after_s)
@@ -104,11 +107,11 @@ class Coordinator:
                 await self._execute(waiting[0])
             except (OSError, TransportError) as error:  # such as a full disk: no restart is needed
                 self._hold(f"{said_by_disk(error)}; the coordinator tries again")
-                await asyncio.sleep(RETRY_S)
+                await self._rest()
             except Exception as error:
                 log.exception("the run cannot go on")
                 self._hold(f"internal error: {error!r}; the log has the details; it is tried again")
-                await asyncio.sleep(RETRY_S)
+                await self._rest()
             finally:
                 self.current = None
             self.broadcast.notify()
@@ -119,14 +122,23 @@ class Coordinator:
             self.current.detail = self.current.stuck = text
         self.broadcast.notify()
 
+    async def _rest(self) -> None:
+        """Before a run is tried again; one that is now to stop is at once."""
+        run = self.current
+        asked = run is not None and run.stop_text is not None
+        await self.broadcast.until(lambda: run.stop_text if run and not asked else None, RETRY_S)
+
     async def _execute(self, row: Mapping[str, Any]) -> None:
         run = self._make(row)
+        if (tried := self.find(run.run_id)) is not None and tried.stuck is not None:
+            run.detail = run.stuck = tried.stuck  # until it is loaded
         self.current = self.recent[run.run_id] = run
         self.recent = dict(list(self.recent.items())[-4:])
         self.broadcast.notify()
         log_context(run=run.run_id)
         try:
             await RunLoop(run, self._writing).execute(row)
+            self._stops.pop(run.run_id, None)
         finally:
             log_context(run=None)
 
@@ -135,7 +147,7 @@ class Coordinator:
         await asyncio.sleep(min(2.0, self.sessions.report_interval_s))
 
     def _make(self, row: Mapping[str, Any]) -> Run:
-        return Run(
+        run = Run(
             row["run_id"],
             RunConfig.model_validate(row["config"]),
             self.folder(row["run_id"]),
@@ -146,6 +158,8 @@ class Coordinator:
             self.dropped,
             self.clock,
         )
+        run.stop_text = self._stops.get(run.run_id, row["stop_text"])
+        return run
 
     def folder(self, run_id: str) -> Path:
         """Where a run keeps its files."""
@@ -207,28 +221,32 @@ class Coordinator:
         return row
 
     async def stop(self, run_id: str) -> None:
-        """Stop a run that has not ended.
+        """Stop a run that has not ended: at once, or as soon as the disk lets it.
 
         Raises:
             ConfigError: No such run, or it has ended.
+            CoordinatorUnavailableError: It is in the queue, and the database takes nothing.
         """
         row = await asyncio.to_thread(self.store.run, run_id)
         if row is None:
             raise ConfigError(f"there is no run {run_id!r}")
         if row["state"] in ENDED:
             raise ConfigError(f"run {run_id} has ended already: {row['state'].lower()}")
-        if self.current is None or self.current.run_id != run_id:
-            await asyncio.to_thread(
-                self.store.update_run,
-                run_id,
-                state="STOPPED",
-                detail="stopped by the admin before it started",
-                finished_at=now_text(),
-            )
-            text = f"{row['name']}: stopped by the admin before it started"
-            self.events.say("stopped", text, run_id)
         if self.current is not None and self.current.run_id == run_id:
-            self.current.stop_text = "stopped by the admin"
+            self._want_stop(run_id)
+            with contextlib.suppress(TransportError):  # its loop records it as soon as it can
+                await asyncio.to_thread(self.store.update_run, run_id, stop_text=BY_ADMIN)
+            return
+        text = BY_ADMIN + (" before it started" if row["state"] == "QUEUED" else "")
+        values = {"state": "STOPPED", "detail": text, "finished_at": now_text()}
+        await asyncio.to_thread(self.store.update_run, run_id, **values)
+        self.events.say("stopped", f"{row['name']}: {text}", run_id)
+        self._want_stop(run_id)  # its turn may have come meanwhile
+
+    def _want_stop(self, run_id: str) -> None:
+        self._stops[run_id] = BY_ADMIN
+        if self.current is not None and self.current.run_id == run_id:
+            self.current.stop_text = BY_ADMIN
         self.broadcast.notify()
 
     def _in_rounds(self, run_id: str, row: Mapping[str, Any] | None) -> Run:

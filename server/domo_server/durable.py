@@ -20,21 +20,29 @@ class Durable:
         run: Shows in its detail what it waits for.
         writing: Held while something is being written.
         behind: The run goes on meanwhile: what this waits for is in its `unsaved`.
+        lastly: For the run's end, which is waited for where it is to stop too.
     """
 
-    def __init__(self, run: Run, writing: asyncio.Lock, behind: bool = False):
-        self._run, self._writing, self._behind = run, writing, behind
+    def __init__(self, run: Run, writing: asyncio.Lock, behind: bool = False, lastly: bool = False):
+        self._run, self._writing, self._behind, self._lastly = run, writing, behind, lastly
 
     async def __call__(self, work: Callable[..., T], *args: Any) -> T:
-        """Do work on a thread, as often as it takes until the disk and the database let it."""
+        """Do work on a thread, as often as it takes until the disk and the database let it.
+
+        Raises:
+            OSError, TransportError: They do not, and the run is to stop.
+        """
         run, before, failures = self._run, self._run.detail, 0
         while True:
             try:
                 async with self._writing:
                     done = await to_its_end(asyncio.to_thread(work, *args))
             except (OSError, TransportError) as error:
+                if run.stop_text is not None and not self._lastly:
+                    raise
                 failures += 1
-                self._show(f"{said_by_disk(error)}; it goes on by itself once it can")
+                stop = "" if run.stop_text is None else f"{run.stop_text}; "
+                self._show(f"{stop}{said_by_disk(error)}; it goes on by itself once it can")
                 run.stuck = run.unsaved if self._behind else run.detail
                 if failures == 1:
                     run.say("disk", (run.unsaved if self._behind else run.detail) or "")
@@ -45,7 +53,7 @@ class Durable:
                     run.stuck = None
                     run.say("disk", "there is room again: the run goes on")
                 return done
-            await asyncio.sleep(DISK_S)
+            await run.broadcast.until(lambda: None if self._lastly else run.stop_text, DISK_S)
 
     def _show(self, text: str | None) -> None:
         if self._behind:

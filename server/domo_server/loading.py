@@ -7,6 +7,7 @@ from shutil import copyfile, rmtree
 from typing import Any
 
 from domo import disk
+from domo.errors import CoordinatorUnavailableError, StateError
 from domo.model_file import build_initial, open_model, save_model
 from domo.run_config import RunConfig
 from domo.tasks import load_task
@@ -43,9 +44,20 @@ async def load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None,
         Its frozen parameters, if any, and whether it goes on in a round that was begun before.
 
     Raises:
-        StateError: A file is missing or damaged.
-        OSError, TransportError: The disk or the database.
+        StateError: What a new run is to begin with is no initial model.
+        OSError, TransportError: The disk or the database; or a file of the run is missing or
+            damaged, until it is mounted, or restored.
     """
+    try:
+        return await _load(run, durably, row)
+    except StateError as error:
+        if row["state"] == "QUEUED" and not isinstance(error.__cause__, OSError):
+            raise
+        text = f"{error}; mount or restore the run's files, or stop it"
+        raise CoordinatorUnavailableError(text) from error
+
+
+async def _load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None, bool]:
     path, checkpoints = run.folder / "x0.safetensors", run.folder / "checkpoints"
     if row["roster"] is None and not path.exists():
         await durably(_make_x0, run.config, path)
@@ -68,6 +80,7 @@ async def load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None,
     for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
         run.reported.setdefault(e["model_index"], set()).add(e["silo_id"])
     await durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
+    run.detail, run.stuck = "", None  # of an earlier try
     resumed = await _restore(run, durably, row)
     for old in (run.folder / "spool").glob("*"):
         if old.name < run.spool.name or old == run.free:  # the next round's are needed

@@ -171,7 +171,9 @@ class CoordinatorView:
         latest = latest_metrics(done.points)
         state, detail = row["state"], row["detail"]
         if live is not None:
-            state, detail = live.state.phase.value, live.detail
+            detail = live.detail
+            if live.ready or live.state.ended or state == "QUEUED":  # else it is being loaded
+                state = live.state.phase.value
         stall = None if live is None else self._c.watch.stalled_run(live)
         remaining = None
         if live is not None and done.recent_s is not None:

@@ -27,9 +27,9 @@ from domo_server.checkpoint import (
     save_checkpoint,
 )
 from domo_server.closing import make_record, sum_round
-from domo_server.durable import Durable, set_state
+from domo_server.durable import Durable, said_by_disk, set_state
 from domo_server.loading import committed, load
-from domo_server.round_state import Phase, Signal, advance
+from domo_server.round_state import Phase, RoundState, Signal, advance
 from domo_server.run import NOBODY, Run
 from domo_server.spool import recycle
 from domo_server.store import now_text
@@ -53,6 +53,7 @@ class RunLoop:
     def __init__(self, run: Run, writing: asyncio.Lock):
         self._run, self._durably = run, Durable(run, writing)
         self._behind = Durable(run, writing, behind=True)
+        self._lastly = Durable(run, writing, lastly=True)
         self._paused_at = run.clock()
         self._frozen: TensorFile | None = None
         self._resumed = False
@@ -64,6 +65,7 @@ class RunLoop:
             OSError, TransportError: The disk or the database; it may be tried again.
         """
         run = self._run
+        run.state = RoundState(run.state.phase, row["rounds_done"])
         try:
             self._frozen, self._resumed = await load(run, self._durably, row)
             if run.state.phase is Phase.WAITING:
@@ -74,8 +76,11 @@ class RunLoop:
                 await self._close()
             if run.state.phase is Phase.EVALUATING:
                 await self._evaluate()
-        except (OSError, TransportError):
-            raise  # not the run's fault: it is loaded again
+        except (OSError, TransportError) as error:
+            if run.stop_text is None:
+                raise  # not the run's fault: it is loaded again
+            why = "" if run.ready else f"; it could not be loaded: {said_by_disk(error)}"
+            await self._end(Signal.STOP, run.stop_text + why)
         except DomoError as error:
             await self._end(Signal.FAIL, str(error))
         except Exception as error:
@@ -276,14 +281,17 @@ class RunLoop:
 
     async def _end(self, signal: Signal, text: str) -> None:
         run = self._run
+        if signal is Signal.STOP:  # a restart must not go on with it
+            wish = {"stop_text": run.stop_text}
+            await self._lastly(lambda: run.store.update_run(run.run_id, **wish))
         await self._settle()
         run.detail = text
         if run.server is not None and run.layout is not None:
-            await self._durably(self._export, advance(run.state, signal).phase.value, now_text())
+            await self._lastly(self._export, advance(run.state, signal).phase.value, now_text())
             await asyncio.to_thread(self._tidy)
         run.move(signal)
         state = run.state.phase.value
-        await set_state(run, self._durably, state, finished_at=now_text())
+        await set_state(run, self._lastly, state, finished_at=now_text())
         run.say(state.lower(), f"{run.config.title}: {state.lower()}: {text}")
 
     def _tidy(self) -> None:

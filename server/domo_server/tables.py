@@ -64,6 +64,7 @@ runs = Table(
     Column("checkpoint_digest", String(32)),
     Column("inference_scale", Float),
     Column("num_params", Count),
+    Column("stop_text", Text),
 )
 
 enrolments = Table(

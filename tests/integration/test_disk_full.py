@@ -189,17 +189,21 @@ def test_a_disk_that_fills_up_while_a_round_is_closed(
     assert same(*results)
 
 
+@pytest.mark.parametrize("spare", [0, 50_000], ids=["database", "model"])
 def test_the_model_of_a_run_that_ends_on_a_full_disk_is_written_once_there_is_room(
-    disk: Disk,
+    spare: int, disk: Disk
 ) -> None:
+    text = f"the coordinator's disk says: {FULL} (" if spare else "database or disk is full"
+
     async def go() -> None:
         async with life(disk.folder, roster=[A, B], num_rounds=2) as lab:
             await begin(lab)
             await lab.send_all(A, B)
             await second_round(lab)
-            disk.fill(50_000)
+            disk.fill(spare)
             await lab.view.stop(RUN_ID)
-            await held_up(lab, f"the coordinator's disk says: {FULL} (")
+            await held_up(lab, text)
+            assert lab.run.detail.startswith("stopped by the admin; ")
             disk.free()
             result = await lab.ended()
             assert (result.state, result.detail) == ("STOPPED", "stopped by the admin")
