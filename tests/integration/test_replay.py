@@ -91,7 +91,7 @@ def test_a_run_that_went_on_without_some_silos_is_repeated(
         url = f"{server.url}/api/v1/runs/{server.run_ids[0]}/history.json"
         record: dict[str, Any] = server.get(f"/runs/{server.run_ids[0]}/history.json")
         result = replay(url, "--out", "again")
-        refused(url.replace("1-gaps", "9-x"))
+        refused(url.replace("1-gaps", "9-x"), code=6)
     reasons = " ".join(why for r in record["rounds"] for why in r["left_out"].values())
     for reason in ("no update in time", "times the median", "dropped by the admin"):
         assert reason in reasons
@@ -157,7 +157,7 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
     assert "not JSON" in refused(path)
     path.write_text("{}")
     assert "/api/v1/runs/RUN/history.json" in refused(path)
-    assert "nobody answers at" in refused("http://127.0.0.1:1/x", code=1)
+    assert "no coordinator's REST at" in refused("http://127.0.0.1:1/x", code=5)
     assert "leave out --method" in refused(path, "--method", "FedAvg")
     assert "leave out --compare" in refused(path, "--compare", "all")
     result = CliRunner().invoke(app, ["simulate", "--silo-data", "a=b"])
