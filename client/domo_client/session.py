@@ -308,10 +308,11 @@ class Silo:
 
         def on_step(rnd: LocalRound, done: int) -> bool:  # no cycle: rnd holds vectors
             nonlocal step_at
-            now, before = time.monotonic(), step_at
-            if before:
-                progress.longest_step_s = max(progress.longest_step_s or 0.0, now - before)
-            step_at = now
+            if done > progress.step:
+                now = time.monotonic()
+                if done > 1:
+                    progress.longest_step_s = max(progress.longest_step_s or 0.0, now - step_at)
+                step_at = now
             counts.steps += done - progress.step
             progress.phase, progress.step = "training", done
             self.on_step(rnd, done)

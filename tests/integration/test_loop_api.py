@@ -99,6 +99,27 @@ def test_log_lines_leave_the_site_only_where_that_is_wanted(tmp_path: Path) -> N
     assert "patient 7" not in str(log)
 
 
+def test_the_heartbeat_tells_the_time_of_the_steps_after_the_first(tmp_path: Path) -> None:
+    run = own_run(tmp_path, model(), num_rounds=1, local_steps=3, evaluate_every=0)
+    told = []
+    with coordinator(tmp_path, run) as server, join(server, tmp_path) as silo:
+        for rnd in silo.rounds(model(), samples=4):
+            opt = rnd.optimizer()
+            for i, (inputs, _) in enumerate(rnd.batches(DATA)):
+                told.append(silo.progress.longest_step_s)
+                rnd.model(inputs).sum().backward()
+                time.sleep(0.6 if i < 2 else 0.05)  # the first step has two batches
+                if i:
+                    opt.step()
+                    opt.zero_grad()
+            told.append(silo.progress.longest_step_s)
+    assert told[:3] == [None] * 3
+    assert told[3] is not None
+    assert 0.05 <= told[3] < 0.55, "neither the first step nor a batch of it"
+    assert len(told) == 5
+    assert told[4] >= told[3]
+
+
 def test_a_run_makes_exactly_p_steps_in_each_round_and_tests_every_model(tmp_path: Path) -> None:
     run = own_run(tmp_path, model(), num_rounds=3, local_steps=5)
     seen, local = [], []
