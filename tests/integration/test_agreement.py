@@ -73,6 +73,7 @@ def test_rounds_of_an_older_version_have_none(tmp_path: Path) -> None:
     db.execute(f"UPDATE rounds SET participants = {parts}")
     db.execute("ALTER TABLE rounds DROP COLUMN drift")
     db.execute("DROP TABLE webhooks")
+    db.execute("ALTER TABLE runs DROP COLUMN stop_text")
     db.execute("UPDATE alembic_version SET version_num = '0002'")
     db.commit()
     db.close()

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ async def life(
                     x, m = left_over(coordinator.folder("1-r"), row)
                     return x, m, numbers(store)
                 run = coordinator.find("1-r")
+                assert run is None or run.ready or not run.stuck, run and run.stuck
                 if run is not None and run.ready:
                     await take_part(coordinator, run, durable, had, residuals)
                 await asyncio.sleep(0.001)
@@ -267,7 +269,9 @@ def noticed(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, undisturbed: Any, where: str, durable: bool
 ) -> bool:
     _, whole = lab.live(monkeypatch, durable, without=where)
-    for at in reversed(range(whole.count + 6)):  # a life may have some instants more than that one
+    instants = range(whole.count + 6)  # a life may have some instants more than that one
+    both_ends = chain.from_iterable(zip(reversed(instants), instants, strict=True))
+    for at in islice(both_ends, len(instants)):  # what tells is near one of them
         for mode in MODES[1:]:
             try:
                 result, _ = lab.live(monkeypatch, durable, at, mode, where)
