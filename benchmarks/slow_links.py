@@ -1,6 +1,6 @@
 """What the formats for slow links save: VGG-16 on CIFAR-10, real agents behind slow links.
 
-    python benchmarks/slow_links.py --data DIR [--mbit 20,100,1000] [--rounds 5] [--json out.json]
+    python -m benchmarks.slow_links --data DIR [--mbit 20,100,1000] [--rounds 5] [--json out.json]
 
 DIR holds CIFAR-10 as images (train/CLASS/*.jpg) or as torchvision keeps it. Two silos, each behind
 a link of its own (tests/proxy.py), train one step a round on their shard. Seconds are medians of
