@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from domo.certificates import alternative_names, check_dates, check_pair, read_certificates
 from domo.console import say
-from domo.errors import ConfigError, DomoError
+from domo.errors import ConfigError, DomoError, StateError
 from domo.findings import Finding, Report, ok, problem, warning
 from domo.folders import check_folder, check_space, human_size
 from domo.model_file import build_model
@@ -23,7 +23,7 @@ from domo.tasks import load_task
 from domo.vector import FlatModel, Section
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
 from domo_server.coordinator import check_submission
-from domo_server.database import versions
+from domo_server.database import connect, versions
 from domo_server.ports import PORTS_TRIED, why_taken
 from domo_server.trackers import make_writers
 from domo_server.webhook import Hook
@@ -223,13 +223,13 @@ def database(settings: ServerConfig) -> Iterator[Finding]:
                     return
                 copy = _copied(file, Path(folder))  # to look into the file itself may change it
                 url = url.set(database=str(copy))
-            engine = create_engine(url)
+            engine = connect(url)
             try:
                 with engine.connect() as connection:
                     version = MigrationContext.configure(connection).get_current_revision()
             finally:
                 engine.dispose()
-        except (SQLAlchemyError, OSError, ImportError) as error:
+        except (SQLAlchemyError, OSError, StateError) as error:
             first = str(error).splitlines()[0]
             yield problem(f"the database {shown} cannot be read: {first}", mend)
             return

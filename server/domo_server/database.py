@@ -8,7 +8,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from domo.errors import StateError
@@ -34,7 +34,7 @@ SERVERS = {
 """What drivers are told, by their name or that of their database."""
 
 
-def connect(url: str, **options: Any) -> Engine:
+def connect(url: str | URL, **options: Any) -> Engine:
     """What makes connections; none is made yet.
 
     Args:
