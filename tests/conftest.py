@@ -24,8 +24,8 @@ def _repeatable_torch() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture
-def logging_as_before() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
     """What a command sets up is undone."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level

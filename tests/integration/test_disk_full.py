@@ -388,8 +388,7 @@ def test_a_silo_with_a_full_disk_says_so_and_goes_on(disk: Disk, tmp_path: Path)
             # no room for the next model
             disk.fill()
             scene.release(B, 0)
-            run = server.until(path, lambda run: failed in run["detail"])
-            assert run["rounds_done"] == 1
+            server.until(path, lambda run: run["rounds_done"] == 1 and failed in run["detail"])
             server.until(
                 f"/events?kind=silo-failed&silo_id={A}",
                 lambda events: "site-a failed in round 2: OSError" in events[-1]["text"],

@@ -18,7 +18,6 @@ from domo_server.status import Event, RunSummary, SiloStatus
 from tests.made_up import Federation
 from tests.serving import TOKEN, Served, serving
 
-pytestmark = pytest.mark.usefixtures("logging_as_before")
 AT = "2026-01-05T09:00:00Z"
 
 

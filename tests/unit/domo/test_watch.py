@@ -21,7 +21,6 @@ from tests.made_up import Federation
 from tests.serving import TOKEN, Served, serving
 from tests.terminal import Terminal
 
-pytestmark = pytest.mark.usefixtures("logging_as_before")
 AT = "2026-01-05T09:00:00Z"
 DOMO = str(Path(sys.executable).parent / "domo")
 
