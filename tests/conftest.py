@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from domo.log_lines import log_context
+
 settings.register_profile("domo", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("domo")
 
@@ -32,3 +34,5 @@ def _logging_as_before() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
+    log_context(run=None, round=None, silo=None)

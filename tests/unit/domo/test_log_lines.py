@@ -5,7 +5,6 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -14,16 +13,6 @@ from domo.errors import ConfigError
 from domo.log_lines import CONTEXT, StderrHandler, log_context, setup_logging
 
 log = logging.getLogger("domo.x")
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(False)
 
 
 def test_lines_for_people(capsys):

@@ -1,4 +1,3 @@
-import logging
 import os
 import re
 import signal
@@ -12,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, DomoError
-from domo.log_lines import StderrHandler
 from domo_client import cli, connection
 from domo_client.connection import UnknownRunError
 from tests.coordinator import coordinator
@@ -21,14 +19,10 @@ runner = CliRunner()
 
 
 @pytest.fixture(autouse=True)
-def _signals_and_logging_stay() -> Iterator[None]:
-    root = logging.getLogger()
-    before = signal.getsignal(signal.SIGTERM), root.level
+def _signals_stay() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
     yield
-    signal.signal(signal.SIGTERM, before[0])
-    root.setLevel(before[1])
-    for handler in [h for h in root.handlers if isinstance(h, StderrHandler)]:
-        root.removeHandler(handler)
+    signal.signal(signal.SIGTERM, before)
 
 
 def fault(*flags: str, env: dict[str, str] | None = None) -> DomoError:
