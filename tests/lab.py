@@ -164,6 +164,17 @@ class Lab:
 
 
 @contextlib.asynccontextmanager
+async def living(lab: Lab) -> AsyncIterator[Lab]:
+    """A coordinator that ends with the block."""
+    try:
+        yield lab
+    finally:
+        await lab.c.shutdown()
+        await lab.c.events.close()
+        lab.store.close()
+
+
+@contextlib.asynccontextmanager
 async def life(folder: Path, clock: Clock | None = None, **settings: Any) -> AsyncIterator[Lab]:
     """A coordinator with the run `r`: begun, or gone on with after an earlier life."""
     x0 = folder / "x0.safetensors"
@@ -181,16 +192,11 @@ async def life(folder: Path, clock: Clock | None = None, **settings: Any) -> Asy
         **({} if "num_silos" in settings else {"roster": SILOS}),
         **settings,
     }
-    lab = Lab(folder, clock)
-    try:
+    async with living(Lab(folder, clock)) as lab:
         await lab.c.submit_once(validate(RunConfig, values, "the test"), "r")
         lab.c.start()
         await lab.until(lambda: lab.c.find(RUN_ID) is not None and lab.run.ready)
         yield lab
-    finally:
-        await lab.c.shutdown()
-        await lab.c.events.close()
-        lab.store.close()
 
 
 @contextlib.asynccontextmanager

@@ -38,13 +38,10 @@ from domo_client.presence import Presence
 from domo_client.reporter import Progress, Reporter
 from domo_client.resources import measure
 from domo_client.state import SiloState
-from domo_client.turn import Turn
+from domo_client.turn import SECTIONS, Turn
 from domo_proto.codec import VectorId
 
-SECTIONS = {
-    Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
-    Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
-}
+BUFFERS = (VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
 MAX_BACKOFF_S = 60.0
 CLOSE_S = 5.0
 
@@ -352,7 +349,7 @@ class Silo:
             vectors[VectorId.X],
             vectors.get(VectorId.X_PREV),
             vectors.get(VectorId.MEAN_MOMENTUM),
-            {s: vectors[v] for s, v in SECTIONS.items() if v in vectors},
+            {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
             on_step=on_step,
             on_evaluation=on_evaluation,
             spend=True,

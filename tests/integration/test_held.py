@@ -11,7 +11,7 @@ import domo_server.coordinator
 import domo_server.durable
 from domo.errors import CoordinatorUnavailableError
 from domo.tensor_file import TensorFile
-from tests.lab import RUN_ID, SILOS, Lab, life, opened, play
+from tests.lab import RUN_ID, SILOS, Lab, life, living, opened, play
 
 A, B = SILOS[:2]
 SETTINGS = {"roster": [A, B], "num_rounds": 3}
@@ -29,15 +29,10 @@ async def first_round(folder: Path) -> Path:
 @contextlib.asynccontextmanager
 async def held(folder: Path) -> AsyncIterator[Lab]:
     """The next life of its coordinator, which cannot load it."""
-    lab = Lab(folder)
-    try:
+    async with living(Lab(folder)) as lab:
         lab.c.start()
         await lab.until(lambda: lab.c.find(RUN_ID) is not None and lab.run.stuck)
         yield lab
-    finally:
-        await lab.c.shutdown()
-        await lab.c.events.close()
-        lab.store.close()
 
 
 def test_a_run_whose_files_are_not_there_waits_for_them(

@@ -10,6 +10,13 @@ def hear(signs: Signs, session: Session, now: float) -> None:
     signs.look(session, now)
 
 
+def steps(signs: Signs, session: Session, looks: int) -> None:
+    """40 steps between looks, which are 2 s apart."""
+    for i in range(looks):
+        session.step = 40 * i
+        signs.look(session, 2.0 * i)
+
+
 def silo() -> Session:
     return Session("t", "site-a", "i", "trainer", "cpu", "1.0", 0.0)
 
@@ -26,9 +33,7 @@ def test_a_silo_that_was_not_seen_through_a_phase_is_given_time() -> None:
 def test_quick_steps_make_the_floor_the_limit() -> None:
     signs, session = Signs(FLOOR_S), silo()
     session.phase, session.num_steps = "training", 1000
-    for i in range(3):
-        session.step = 40 * i
-        signs.look(session, 2.0 * i)
+    steps(signs, session, 3)
     assert signs.limit_s("site-a") == FLOOR_S
     assert not signs.rests("site-a", 9.0), "nothing was heard of it at all"
     hear(signs, session, 6.0)
@@ -48,9 +53,7 @@ def test_slow_steps_are_waited_for() -> None:
 def test_a_rest_that_was_called_too_long_and_was_not_is_remembered() -> None:
     signs, session = Signs(FLOOR_S), silo()
     session.phase = "training"
-    for i in range(3):
-        session.step = 40 * i
-        signs.look(session, 2.0 * i)
+    steps(signs, session, 3)
     hear(signs, session, 6.0)
     assert signs.rests("site-a", 14.0)
     session.step += 40
@@ -93,9 +96,7 @@ def test_what_a_silo_says_of_its_steps_counts_from_its_first_heartbeat_on() -> N
 def test_the_rest_at_the_end_of_a_round_is_no_step() -> None:
     signs, session = Signs(FLOOR_S), silo()
     session.phase, session.round_index = "training", 0
-    for i in range(2):
-        session.step = 40 * i
-        signs.look(session, 2.0 * i)
+    steps(signs, session, 2)
     session.round_index, session.step = 1, 10
     signs.look(session, 4.0)
     session.phase = "uploading"
