@@ -23,7 +23,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.chaos import Plan, Report, chaos
+from tests.support.live.chaos import Plan, Report, chaos
 
 RUNS = (("DOMO", False), ("DOMO-S", False), ("FedAvgSLM", False), ("DOMO", True))
 

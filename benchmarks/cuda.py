@@ -22,11 +22,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.data_plane.domo import agent_rounds, trainer_mb
-from domo.batches import to_device
 from domo.methods import Hyperparameters, make_kernel
+from domo.model.flat import FlatModel
 from domo.tasks.models import vgg16
-from domo.training import LocalRound, RoundNumbers
-from domo.vector import FlatModel
+from domo.training.batches import to_device
+from domo.training.local_round import LocalRound, RoundNumbers
 
 CUDA = torch.device("cuda")
 REPETITIONS = 7

@@ -10,7 +10,8 @@ forgetful  the same NAT drops them after 20 s, before any ping (5 minutes)
 clock      silos whose clock is an hour ahead and behind; needs the library of Debian's `faketime`
 
 Each round is one step with gradient 1, so x_R is known, and each case checks it. Links are TCP
-proxies on loopback (tests/proxy.py). Bytes are those that passed a proxy, in model sizes.
+proxies on loopback (tests/support/faults/proxy.py). Bytes are those that passed a proxy, in model
+sizes.
 """
 
 import argparse
@@ -27,10 +28,10 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from domo.model_file import save_model
-from domo.vector import FlatModel
-from tests.federation import Federation, Process, federation
-from tests.proxy import Count, Proxy, proxy
+from domo.model.flat import FlatModel
+from domo.model.model_file import save_model
+from tests.support.faults.proxy import Count, Proxy, proxy
+from tests.support.live.federation import Federation, Process, federation
 
 SHAPE = (5000, 3000)
 BYTES = 4 * SHAPE[0] * SHAPE[1]
@@ -70,7 +71,7 @@ initial_model = "x0.safetensors"
 
     def silo(self, name: str, address: str, *flags: str, **variables: str) -> None:
         """Start a silo process."""
-        command = ["python", "-m", "tests.loop_silo", address, name]
+        command = ["python", "-m", "tests.support.live.loop_silo", address, name]
         command += [str(self.fed.folder / f"state-{name}"), "--shape", *map(str, SHAPE), *flags]
         log = self.fed.folder / f"{name}.log"
         self.silos[name] = Process(command, log, self.fed.folder, **variables)

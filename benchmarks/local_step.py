@@ -27,8 +27,8 @@ from torch.nn import functional
 
 from domo.algorithm import LocalSGD
 from domo.methods import Hyperparameters, make_kernel
+from domo.model.flat import FlatModel
 from domo.tasks.models import resnet20, vgg16
-from domo.vector import FlatModel
 
 MODELS: dict[str, Callable[[], nn.Module]] = {"VGG-16": vgg16, "ResNet-20": resnet20}
 STOCK, FUSED = "SGD(momentum, foreach)", "SGD(momentum, fused)"

@@ -3,8 +3,9 @@
     python -m benchmarks.slow_links --data DIR [--mbit 20,100,1000] [--rounds 5] [--json out.json]
 
 DIR holds CIFAR-10 as images (train/CLASS/*.jpg) or as torchvision keeps it. Two silos, each behind
-a link of its own (tests/proxy.py), train one step a round on their shard. Seconds are medians of
-whole rounds, from one opening to the next, without the first; bytes are those of a silo's link.
+a link of its own (tests/support/faults/proxy.py), train one step a round on their shard. Seconds
+are medians of whole rounds, from one opening to the next, without the first; bytes are those of a
+silo's link.
 """
 
 import argparse
@@ -16,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.federation import federation
-from tests.proxy import Count, proxy
+from tests.support.faults.proxy import Count, proxy
+from tests.support.live.federation import federation
 
 MBIT = 1e6 / 8
 NUM_SILOS = 2

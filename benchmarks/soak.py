@@ -21,8 +21,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.growth import Usage, idle, least, over_rounds, silent
-from tests.killable import COORDINATOR
+from tests.support.live.growth import Usage, idle, least, over_rounds, silent
+from tests.support.live.killable import COORDINATOR
 
 MOST_MB = 16.0
 """What a process may grow by between the first and the last look, where a vector has 5 MB."""

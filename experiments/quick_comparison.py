@@ -36,9 +36,9 @@ from pathlib import Path
 from unittest import mock
 
 from domo import simulation
-from domo.cli import app
-from domo.console import say
-from domo.wire_format import encode_result
+from domo.commands.main import app
+from domo.ops.console import say
+from domo.update_format import encode_result
 
 OUT = Path("runs/quick-comparison")
 FLAGS = (

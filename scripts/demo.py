@@ -21,9 +21,9 @@ import httpx
 from rich.live import Live
 from rich.table import Table
 
-from domo.console import console, err_console, say
 from domo.errors import StateError
-from domo.state_dir import lock_folder
+from domo.ops.console import console, err_console, say
+from domo.storage.state_folder import lock_folder
 
 NUM_SILOS = 4
 ROUNDS = 15

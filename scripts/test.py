@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from domo.console import say
+from domo.ops.console import say
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from domo.log_lines import log_context
+from domo.ops.logs import log_context
 
 settings.register_profile("domo", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("domo")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.dashboard.live import Coordinator, cpu_s
-from tests.browser.chrome import Page, chrome
+from tests.support.chrome import Page, chrome
 
 
 @dataclass(frozen=True)

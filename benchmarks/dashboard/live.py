@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.dashboard.silos import NUM_PARAMS
 from benchmarks.data_plane import light
-from domo.model_file import write_model
-from tests.federation import Federation, federation
+from domo.model.model_file import write_model
+from tests.support.live.federation import Federation, federation
 
 T = TypeVar("T")
 TICKS = os.sysconf("SC_CLK_TCK")

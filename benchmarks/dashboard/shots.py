@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.dashboard.live import Coordinator, coordinator
-from tests.browser.chrome import Page, chrome
+from tests.support.chrome import Page, chrome
 
 NUM_SILOS = 4
 WIDE, PHONE = (1400, 1000), (390, 844)

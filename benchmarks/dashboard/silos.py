@@ -19,7 +19,7 @@ import torch
 from benchmarks.data_plane import light
 from domo.errors import DomoError
 from domo.tasks.base import Sum
-from domo_client.state import PendingUpdate, SiloState
+from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.codec import VectorId
 
 NUM_PARAMS = 1024

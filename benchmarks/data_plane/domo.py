@@ -17,9 +17,9 @@ import torch
 from safetensors import safe_open
 
 from benchmarks.data_plane import light
-from domo.model_file import write_model
-from tests.federation import Federation, Process, federation
-from tests.proxy import Proxy
+from domo.model.model_file import write_model
+from tests.support.faults.proxy import Proxy
+from tests.support.live.federation import Federation, Process, federation
 
 TASK = "benchmarks.data_plane.wide_task:Wide"
 AGENT_SHAPE = "WIDE_PARAMS"

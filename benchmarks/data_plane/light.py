@@ -18,10 +18,15 @@ import torch
 import xxhash
 
 from domo.errors import DomoError
-from domo.vector import Entry, Layout, Section, byte_view
-from domo_client.connection import Connection
-from domo_client.state import PendingUpdate, SiloState
-from domo_client.turn import Turn
+from domo.model.flat import (
+    Entry,
+    Layout,
+    Section,
+    byte_view,
+)
+from domo_client.rpc.assignment import Turn
+from domo_client.rpc.control import Connection
+from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
 from domo_proto.v1 import federation_pb2 as pb
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from domo.batches import BatchLoader
 from domo.errors import ConfigError, DomoError, IncompleteRoundError, TaskError
-from domo.model_file import build_model
 from domo.tasks import TASKS, load_task
 from domo.tasks.base import Shard, Task
-from domo.training import LocalRound, run_task_round
-from domo_client.connection import LostRunError, Offer, UnknownRunError
-from domo_client.session import Outcome, Silo
-from domo_client.ui import Ui
+from domo.training.batches import BatchLoader
+from domo.training.initial import build_model
+from domo.training.local_round import LocalRound, run_task_round
+from domo_client.loop.silo import Outcome, Silo
+from domo_client.observe.messages import Ui
+from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
 
 log = logging.getLogger(__name__)
 

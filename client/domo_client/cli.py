@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from platformdirs import user_cache_path, user_state_path
 
-from domo.console import friendly_errors, say
 from domo.errors import ConfigError, CoordinatorUnavailableError
-from domo.exit_codes import FAULT, MISUSE, OF_STATES
-from domo.log_lines import log_context, setup_logging
-from domo_client.options import Dashboard, Flags, takes_flags
+from domo.ops.console import friendly_errors, say
+from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
+from domo.ops.logs import log_context, setup_logging
+from domo_client.flags import Dashboard, Flags, takes_flags
 
 if TYPE_CHECKING:
     import torch
 
-    from domo_client.checks import Setup
+    from domo_client.doctor.checks import Setup
 
 app = typer.Typer(
     add_completion=False,
@@ -76,9 +76,9 @@ def main_command(
     import torch  # after what is wrong without it
 
     from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
-    from domo_client.joining import connect
-    from domo_client.metrics import SiloMetrics
-    from domo_client.ui import Ui, certificate_note
+    from domo_client.loop.connect import connect
+    from domo_client.observe.messages import Ui, certificate_note
+    from domo_client.observe.prometheus import SiloMetrics
 
     silo_id = flags.name or host_name()
     log_context(silo=silo_id)
@@ -166,7 +166,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
-    from domo_client.doctor import doctor as examine
+    from domo_client.doctor.doctor import doctor as examine
 
     raise typer.Exit(examine(_setup(flags, dashboard), as_json))
 
@@ -180,14 +180,14 @@ def support_bundle(
     out: Annotated[Path | None, typer.Option(help="The archive to write.")] = None,
 ) -> None:
     """Write an archive for whoever helps you: what doctor finds, versions; no data, no keys."""
-    from domo_client.support_bundle import write_bundle
+    from domo_client.doctor.support_bundle import write_bundle
 
     write_bundle(_setup(flags, dashboard), log, out)
 
 
 def _setup(flags: Flags, dashboard: str | None) -> "Setup":
     """The flags of doctor, for its checks; log lines as joining has them, but warnings only."""
-    from domo_client.checks import Setup
+    from domo_client.doctor.checks import Setup
 
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
     silo_id = flags.name or host_name()

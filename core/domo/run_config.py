@@ -259,7 +259,7 @@ class RunConfig(BaseModel):
             return list(roster)
         import torch  # here: whoever only reads a config shall not wait for it
 
-        from domo.batches import generator_for
+        from domo.seeds import generator_for
 
         source = generator_for(self.seed, "", round_index, 0, "participants")
         chosen = torch.randperm(len(roster), generator=source)[:size].tolist()

@@ -7,8 +7,8 @@ from pathlib import Path
 import grpc
 
 from domo.errors import ConfigError
-from domo.pem import read_pem
 from domo_proto.codec import MAX_MESSAGE_BYTES
+from domo_proto.pem import read_pem
 
 KEEPALIVE_S = 30
 """A client's ping interval on an idle connection: below the idle limit of common NATs."""

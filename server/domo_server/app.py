@@ -6,29 +6,12 @@ wrong with those is said before.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from domo.api.schema import RunState
 from domo.run_config import RunConfig
 from domo_server.config import ServerConfig, name_runs
-from domo_server.hold import hold
-from domo_server.status import RunState
-from domo_server.trackers import make_writers
-
-
-class Started(NamedTuple):
-    """Where the coordinator listens.
-
-    Attributes:
-        grpc_address: host:port for silos.
-        dashboard_url: The page.
-        login_url: Logs the admin in.
-        run_ids: The runs of the configuration file.
-    """
-
-    grpc_address: str
-    dashboard_url: str
-    login_url: str
-    run_ids: Sequence[str]
+from domo_server.integrations.trackers import make_writers
+from domo_server.startup import Started, hold
 
 
 async def serve(

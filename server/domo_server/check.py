@@ -12,21 +12,32 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from domo.certificates import alternative_names, check_dates, check_pair, read_certificates
-from domo.console import say
 from domo.errors import ConfigError, DomoError, StateError
-from domo.findings import Finding, Report, ok, problem, warning
-from domo.folders import check_folder, check_space, human_size
-from domo.model_file import build_model
+from domo.model.flat import FlatModel, Section
+from domo.ops.console import say
+from domo.ops.findings import (
+    Finding,
+    Report,
+    ok,
+    problem,
+    warning,
+)
+from domo.ops.folder_checks import check_folder, check_space, human_size
 from domo.run_config import RunConfig
 from domo.tasks import load_task
-from domo.vector import FlatModel, Section
+from domo.training.initial import build_model
+from domo_proto.certificates import (
+    alternative_names,
+    check_dates,
+    check_pair,
+    read_certificates,
+)
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
-from domo_server.coordinator import check_submission
-from domo_server.database import connect, versions
+from domo_server.coordinator.coordinator import check_submission
+from domo_server.integrations.trackers import make_writers
+from domo_server.integrations.webhook_message import Hook
 from domo_server.ports import PORTS_TRIED, why_taken
-from domo_server.trackers import make_writers
-from domo_server.webhook import Hook
+from domo_server.store.database import connect, versions
 
 MODELS_OF_A_RUN = 10
 """In a run's folder, at most: x_0, two checkpoints, exports, the model."""

@@ -13,7 +13,6 @@ import grpc
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from domo.console import console, friendly_errors, say
 from domo.errors import (
     ConfigError,
     CoordinatorUnavailableError,
@@ -21,13 +20,14 @@ from domo.errors import (
     StateError,
     UnknownSiloError,
 )
-from domo.exit_codes import DONE, OF_STATES
-from domo.log_lines import setup_logging
+from domo.ops.console import console, friendly_errors, say
+from domo.ops.exit_codes import DONE, OF_STATES
+from domo.ops.logs import setup_logging
 from domo_proto.channel import TlsFiles, is_loopback, make_channel
 
 if TYPE_CHECKING:
-    from domo_server.app import Started
     from domo_server.config import ServerConfig
+    from domo_server.startup import Started
 
 app = typer.Typer(
     add_completion=False,
@@ -96,7 +96,7 @@ def main_command(
 
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     """Say where it listens; the link holds the admin token, which no log file should."""
-    from domo.remote_cli import DASHBOARD
+    from domo.remote.cli import DASHBOARD
 
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
     token = settings.state_dir / "admin-token"
@@ -147,7 +147,7 @@ def webhook_test(
 ) -> None:
     """Send a test message to each webhook of a configuration file, once."""
     from domo_server.config import load_config
-    from domo_server.webhooks import send_test
+    from domo_server.integrations.webhooks import send_test
 
     settings, _ = load_config(config, {})
     if not settings.webhooks:
@@ -188,8 +188,8 @@ def readmit(
 ) -> None:
     """Let a silo come back with a new state folder (its old one was lost)."""
     from domo_server.config import load_config
-    from domo_server.database import open_beside
-    from domo_server.store import Store
+    from domo_server.store.database import open_beside
+    from domo_server.store.store import Store
 
     settings, _ = load_config(config, {"state_dir": state_dir, "insecure": True})  # no listening
     if settings.database is None and not (settings.state_dir / "coordinator.db").exists():

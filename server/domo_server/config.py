@@ -9,8 +9,8 @@ from platformdirs import user_state_path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from domo.config_file import load_toml, validate
 from domo.errors import ConfigError, StateError
+from domo.ops.config_file import load_toml, validate
 from domo.run_config import RunConfig
 from domo_proto.channel import TlsFiles, is_loopback
 

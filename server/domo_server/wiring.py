@@ -12,27 +12,27 @@ import torch
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from domo import process_memory
+from domo.api.schema import ENDED, RunState
 from domo.errors import TransportError
 from domo.run_config import RunConfig
 from domo_proto.channel import SERVER_OPTIONS
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
-from domo_server.app import Started
+from domo_server import allocator as process_memory
 from domo_server.config import ServerConfig
-from domo_server.coordinator import Coordinator
+from domo_server.coordinator.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
-from domo_server.hold import Held, taken
-from domo_server.metrics import CoordinatorMetrics
+from domo_server.integrations.trackers import Follower, Writer
+from domo_server.integrations.webhooks import Webhooks
+from domo_server.monitor.monitor import Watch
 from domo_server.ports import dashboard_hosts, dashboard_url
-from domo_server.read_model import CoordinatorView
-from domo_server.servicer import FederationServicer
-from domo_server.sole_use import KEEP_S, AdvisoryLock
-from domo_server.status import ENDED, RunState
-from domo_server.store import Store
-from domo_server.trackers import Follower, Writer
-from domo_server.transfer import DataServicer, data_handlers
-from domo_server.webhooks import Webhooks
+from domo_server.rpc.control import FederationServicer
+from domo_server.rpc.data import DataServicer, data_handlers
+from domo_server.startup import Held, Started, taken
+from domo_server.store.lock import KEEP_S, AdvisoryLock
+from domo_server.store.store import Store
+from domo_server.view.metrics import CoordinatorMetrics
+from domo_server.view.view import CoordinatorView
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +68,14 @@ async def run(
             config.report_interval_s,
             config.long_poll_s,
             config.durability == "power",
-            stall_after_s=config.stall_after_s,
         )
         ending.push_async_callback(coordinator.events.close)
         server, address, health_servicer = await _serve_silos(config.listen, held, coordinator)
         ending.push_async_callback(server.stop, 1.0)
         rows = [await coordinator.submit_once(run, name) for name, run in named]
         run_ids = [row["run_id"] for row in rows]
-        view = CoordinatorView(coordinator, address, config.tls is not None)
+        stalls = Watch(coordinator, config.stall_after_s)
+        view = CoordinatorView(coordinator, stalls, address, config.tls is not None)
         hooks = Webhooks(
             config.webhooks, held.store, coordinator.events, view, config.dashboard_url
         )
@@ -98,6 +98,8 @@ async def run(
             ending.push_async_callback(follower.close)
         await hooks.start()
         coordinator.start()
+        looking = asyncio.create_task(stalls.forever(), name="watch")
+        ending.callback(looking.cancel)
         on_started(Started(address, url, f"{url}/login?token={held.token}", run_ids))
         lost = asyncio.create_task(_keep(held.lock), name="database lock")
         ending.callback(lost.cancel)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.chrome import chrome, require
-from tests.coordinator import coordinator
-from tests.silos import agents, options
+from tests.support.chrome import chrome, require
+from tests.support.live.coordinator import coordinator
+from tests.support.live.silos import agents, options
 
 require()
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from domo_server.status import LogLine
-from tests.browser.chrome import Page, chrome, require
-from tests.crowd import ROUNDS, crowd
-from tests.made_up import Federation
-from tests.serving import TOKEN, Served, serving
+from domo.api.schema import LogLine
+from tests.support.chrome import Page, chrome, require
+from tests.support.played.crowd import ROUNDS, crowd
+from tests.support.played.made_up import Federation
+from tests.support.played.serving import TOKEN, Served, serving
 
 require()
 

@@ -12,9 +12,9 @@ from matplotlib import image
 from pyarrow import parquet
 from safetensors.torch import load_file
 
-from tests.browser.chrome import Page, chrome, require
-from tests.coordinator import Coordinator, coordinator
-from tests.silos import agents, options
+from tests.support.chrome import Page, chrome, require
+from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.silos import agents, options
 
 require()
 

@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo.batches import to_device
-from domo.config_file import validate
-from domo.demo_silos import shard_silos
-from domo.host_memory import to_host
+from domo.commands.demo_silos import shard_silos
 from domo.methods import METHODS
+from domo.model.flat import FlatModel
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import simulate
 from domo.tasks import load_task
-from domo.training import LocalRound
-from domo.vector import FlatModel
+from domo.training.batches import to_device
+from domo.training.devices import to_host
+from domo.training.local_round import LocalRound
 from domo_client.agent import AgentOptions
-from domo_client.connection import Offer
-from domo_client.session import Silo
-from domo_client.turn import Turn
-from tests import silos
-from tests.federation import federation
+from domo_client.loop.silo import Silo
+from domo_client.rpc.assignment import Turn
+from domo_client.rpc.control import Offer
 from tests.golden import test_golden
+from tests.support.live import silos
+from tests.support.live.federation import federation
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),

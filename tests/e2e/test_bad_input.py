@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from domo.model_file import build_initial, save_model
-from domo.vector import FlatModel
-from domo_server.database import open_database
-from domo_server.store import Store
-from tests.bad_tasks import Linear
-from tests.coordinator import Coordinator, coordinator
-from tests.federation import Process
+from domo.model.flat import FlatModel
+from domo.model.model_file import save_model
+from domo.training.initial import build_initial
+from domo_server.store.database import open_database
+from domo_server.store.store import Store
+from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.federation import Process
+from tests.support.tasks.bad import Linear
 
 pytestmark = pytest.mark.e2e
 WAIT_S = 100.0
@@ -77,7 +78,7 @@ NO_MODULE = (
     "is {}"
 )
 UNREADABLE = (
-    "train_data of the task tests.bad_tasks:Unreadable failed: KeyError: "
+    "train_data of the task tests.support.tasks.bad:Unreadable failed: KeyError: "
     "\"patients.csv has no column 'age'\""
 )
 NAME_TAKEN = (
@@ -231,10 +232,15 @@ def test_data_tasks_and_models_that_do_not_fit(tmp_path: Path) -> None:
 
 def test_own_tasks_with_faults(tmp_path: Path) -> None:
     save_model(tmp_path / "x0.safetensors", *build_initial(Linear(), 0))
-    tasks = ("no_such_module:Task", "tests.bad_tasks:Linaer", "tests.bad_tasks:Unreadable")
+    tasks = (
+        "no_such_module:Task",
+        "tests.support.tasks.bad:Linaer",
+        "tests.support.tasks.bad:Unreadable",
+    )
     why = (
         NO_MODULE.format(tmp_path),
-        "the module 'tests.bad_tasks' has no 'Linaer'. Did you mean 'tests.bad_tasks:Linear'?",
+        "the module 'tests.support.tasks.bad' has no 'Linaer'. Did you mean "
+        "'tests.support.tasks.bad:Linear'?",
         UNREADABLE,
     )
     for number, (task, reason) in enumerate(zip(tasks, why, strict=True)):
@@ -255,7 +261,7 @@ def test_own_tasks_with_faults(tmp_path: Path) -> None:
 
 def test_a_label_outside_the_classes_of_an_own_task(tmp_path: Path) -> None:
     """Only its loss can tell: the silo says so, and tries again for as long as the run waits."""
-    task = "tests.bad_tasks:Linear"
+    task = "tests.support.tasks.bad:Linear"
     save_model(tmp_path / "x0.safetensors", *build_initial(Linear(), 0))
     run = {
         "name": "mine",

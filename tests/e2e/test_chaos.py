@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import Plan, chaos
+from tests.support.live.chaos import Plan, chaos
 
 PLAN = Plan(
     "DOMO",

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo.batches import BatchLoader
-from domo.config_file import validate
-from domo.demo_silos import shard_silos
+from domo.commands.demo_silos import shard_silos
 from domo.methods import METHODS
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks import load_task
-from tests.federation import federation
-from tests.unequal_task import UnequalTask
+from domo.training.batches import BatchLoader
+from tests.support.live.federation import federation
+from tests.support.tasks.unequal import UnequalTask
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 UNEQUAL = (0, 1, 2, 3, 4, 5, 10, 11)
@@ -83,7 +83,7 @@ def test_updates_of_16_bits_end_with_the_bytes_of_the_simulation(tmp_path: Path)
 @pytest.mark.timeout(240)
 def test_eight_unequal_silos_with_dropout_augmentation_and_loader_workers(tmp_path: Path) -> None:
     settings = """
-task = "tests.unequal_task:UnequalTask"
+task = "tests.support.tasks.unequal:UnequalTask"
 method = "DOMO"
 num_rounds = 5
 num_silos = 8
@@ -99,7 +99,8 @@ seed = 3
 """
     import tomllib
 
-    from domo.model_file import build_initial, save_model
+    from domo.model.model_file import save_model
+    from domo.training.initial import build_initial
 
     config = validate(RunConfig, tomllib.loads(settings), "test")
     task = UnequalTask()
@@ -113,7 +114,7 @@ seed = 3
         for i, (name, folder) in zip(UNEQUAL, folders.items(), strict=True):
             fed.start_silo(
                 name,
-                *("--data", str(folder), "--task", "tests.unequal_task:UnequalTask"),
+                *("--data", str(folder), "--task", "tests.support.tasks.unequal:UnequalTask"),
                 *("--workers", "2" if i in (1, 10) else "0"),
             )
         fed.finish(200)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from domo import algorithm
 from domo.methods import METHODS, Hyperparameters, make_kernel
-from tests import replay
+from tests.support.played import replay
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.npz"))

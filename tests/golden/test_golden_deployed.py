@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from domo.model_file import build_initial, save_model
-from domo.vector import Section
-from tests.coordinator import coordinator
-from tests.federation import federation
-from tests.golden_task import CASES, stored
-from tests.silos import agents, options
+from domo.model.flat import Section
+from domo.model.model_file import save_model
+from domo.training.initial import build_initial
+from tests.support.live.coordinator import coordinator
+from tests.support.live.federation import federation
+from tests.support.live.silos import agents, options
+from tests.support.tasks.golden import CASES, stored
 
 RTOL, ATOL = 1e-4, 1e-6
-TASKS = {case: f"tests.golden_task:{cls.__name__}" for case, cls in CASES.items()}
+TASKS = {case: f"tests.support.tasks.golden:{cls.__name__}" for case, cls in CASES.items()}
 
 
 def trajectories(case: str) -> list[tuple[str, str]]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from torch import nn
 
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.raw import Raw
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.played.raw import Raw
 
 UPDATES = ([[1, 2, 3], [3, -2, 1]], [[2, 2, 0], [-1, 0, 4]])
 """d_k by round and silo, of nn.Linear(2, 1)."""

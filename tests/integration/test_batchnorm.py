@@ -11,17 +11,18 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import domo_client
-from domo.batches import BatchLoader
-from domo.config_file import validate
-from domo.model_file import build_initial, save_model
+from domo.model.flat import Layout, Section
+from domo.model.model_file import save_model
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import ArrayDataset
-from domo.training import LocalRound
-from domo.vector import Layout, Section
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.failing_task import FailingTask
-from tests.silos import agents, options
+from domo.training.batches import BatchLoader
+from domo.training.initial import build_initial
+from domo.training.local_round import LocalRound
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.silos import agents, options
+from tests.support.tasks.failing import FailingTask
 
 A, B, C = NAMES = ["site-a", "site-b", "site-c"]
 STEPS = {A: 3, B: 5, C: 2}
@@ -161,7 +162,7 @@ def test_statistics_are_averaged_and_counters_are_the_first_participants(
 
 @pytest.mark.parametrize("method", ["DOMO-S", "FedAvgSLM"])
 def test_the_bytes_are_those_of_the_simulation(method: str, tmp_path: Path) -> None:
-    task_name = "tests.failing_task:FailingTask"
+    task_name = "tests.support.tasks.failing:FailingTask"
     save_model(tmp_path / "x0.safetensors", *build_initial(FailingTask(), 5))
     folders = [tmp_path / name for name in NAMES]
     for i, folder in enumerate(folders):

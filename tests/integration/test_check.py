@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from domo.errors import ConfigError
-from domo.state_dir import lock_folder
+from domo.storage.state_folder import lock_folder
 from domo_server import cli
-from domo_server.database import open_database, versions
-from tests.certificates import Authority, Pair
-from tests.coordinator import coordinator
-from tests.findings import Outcome
-from tests.killable import free_port
+from domo_server.store.database import open_database, versions
+from tests.support.certificates import Authority, Pair
+from tests.support.findings import Outcome
+from tests.support.live.coordinator import coordinator
+from tests.support.live.killable import free_port
 
 runner = CliRunner()
 RUN = '[[runs]]\ntask = "digits"\nnum_rounds = 2\nnum_silos = 3\n'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from domo.compare import Setting, compare
+from domo.commands.compare import Setting, compare
 from domo.run_config import RunConfig
 from domo.tasks.datasets import DEBIAN_FASHION, FASHION_FILES
 

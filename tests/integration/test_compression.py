@@ -11,22 +11,22 @@ from safetensors.torch import load_file
 from torch import nn
 
 import domo_client
-from domo.config_file import validate
-from domo.demo_silos import shard_silos
+from domo.commands.demo_silos import shard_silos
 from domo.errors import ConfigError
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import simulate
 from domo.tasks import load_task
 from domo.tasks.base import ArrayDataset
-from domo_client import line
-from domo_client.connection import Connection
+from domo_client.rpc import connection as line
+from domo_client.rpc.control import Connection
 from domo_proto import codec
 from domo_proto.codec import VectorId, decode_frame, encode_frame
-from domo_server import servicer
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.proxy import Count, proxy
-from tests.raw import GOOD, Raw, fault
-from tests.silos import Agent, options
+from domo_server.rpc import control as servicer
+from tests.support.faults.proxy import Count, proxy
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.silos import Agent, options
+from tests.support.played.raw import GOOD, Raw, fault
 from tests.unit.domo_proto.test_codec import pack, sealed
 
 NAMES = ["silo-0", "silo-1", "silo-2"]
@@ -152,7 +152,7 @@ def test_an_older_end_gets_no_such_frames(
         assert codec.FIELDS.unpack_from(message)[4] == 0, "a compressed frame"
         return decode_frame(message)
 
-    for module in ("domo_client.transfer", "domo_server.transfer"):
+    for module in ("domo_client.rpc.data", "domo_server.rpc.data"):
         monkeypatch.setattr(f"{module}.decode_frame", refuse)
     if old == "coordinator":
         monkeypatch.setattr(servicer, "CAPABILITY", "resume-upload")

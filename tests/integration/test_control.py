@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-import domo_server.rounds
+import domo_server.runs.loop
 from domo.errors import ConfigError, CoordinatorUnavailableError, SiloConflictError
-from domo.model_file import save_initial
+from domo.training.initial import save_initial
 from domo_proto.codec import VectorId
-from domo_server.checkpoint import save_checkpoint
-from domo_server.run import NOBODY
-from tests.coordinator import coordinator
-from tests.federation import federation
-from tests.gated_task import GatedTask
-from tests.lab import RUN_ID, SILOS, Clock, Lab, life, opened, play
-from tests.silos import agents, options
+from domo_server.runs.run import NOBODY
+from domo_server.store.checkpoint import save_checkpoint
+from tests.support.live.coordinator import coordinator
+from tests.support.live.federation import federation
+from tests.support.live.silos import agents, options
+from tests.support.played.lab import RUN_ID, SILOS, Clock, Lab, life, opened, play
+from tests.support.tasks.gated import GatedTask
 
 A, B, C, D = SILOS
 PROCEED = {"on_missing": "proceed", "min_silos": 3}
@@ -424,7 +424,7 @@ def test_a_drop_that_could_not_be_recorded_has_not_happened(
 # a real agent in the middle of its steps
 
 
-TASK = "tests.gated_task:GatedTask"
+TASK = "tests.support.tasks.gated:GatedTask"
 
 
 def endless(folder: Path) -> dict[str, Any]:
@@ -490,7 +490,7 @@ def test_a_shutdown_finishes_what_is_being_written(
 
     async def before() -> None:
         async with opened(tmp_path, num_rounds=1) as lab:
-            monkeypatch.setattr(domo_server.rounds, "save_checkpoint", slow)
+            monkeypatch.setattr(domo_server.runs.loop, "save_checkpoint", slow)
             await lab.send_all(*SILOS)
             await lab.until(begun.is_set)
             ending = asyncio.create_task(lab.c.shutdown())
@@ -512,7 +512,7 @@ def test_a_shutdown_finishes_what_is_being_written(
             assert await lab.who() == [SILOS]
 
     play(before())
-    monkeypatch.setattr(domo_server.rounds, "save_checkpoint", save_checkpoint)
+    monkeypatch.setattr(domo_server.runs.loop, "save_checkpoint", save_checkpoint)
     play(after())
 
 

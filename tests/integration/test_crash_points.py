@@ -18,23 +18,24 @@ import pytest
 import torch
 import xxhash
 
-from domo import disk
-from domo.config_file import validate
+from domo.api.schema import ENDED
 from domo.errors import DomoError
-from domo.model_file import load_model, save_initial
+from domo.model.flat import Section, byte_view
+from domo.model.model_file import load_model
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.vector import Section, byte_view
-from domo.wire_format import encode
+from domo.storage import disk
+from domo.training.initial import save_initial
+from domo.update_format import encode
 from domo_proto import codec
 from domo_proto.codec import VectorId, decode_frame
-from domo_server.checkpoint import load_checkpoint
-from domo_server.coordinator import Coordinator
-from domo_server.database import open_database
-from domo_server.run import Run
-from domo_server.status import ENDED
-from domo_server.store import Store
-from domo_server.turn import Counted, Turn
-from tests.power_loss import MODES, Crash, Crashes, Disk
+from domo_server.coordinator.coordinator import Coordinator
+from domo_server.runs.assignment import Counted, Turn
+from domo_server.runs.run import Run
+from domo_server.store.checkpoint import load_checkpoint
+from domo_server.store.database import open_database
+from domo_server.store.store import Store
+from tests.support.faults.power_loss import MODES, Crash, Crashes, Disk
 
 pytestmark = pytest.mark.slow
 
@@ -257,7 +258,7 @@ def test_every_sync_is_needed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None
     """Taking any one out loses something that the database says is there."""
     undisturbed, crashes = lab.live(monkeypatch, durable=True)
     assert len(crashes.sites) >= 6, crashes.sites
-    assert disk.sync.__module__ == "domo.disk"
+    assert disk.sync.__module__ == "domo.storage.disk"
     for where in sorted(crashes.sites):
         # commits run beside the next round: an instant that tells may be met in one search only
         searches = 3 * (True, False)

@@ -21,23 +21,24 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-import domo_server.durable
-import domo_server.events
-from domo.batches import BatchLoader
-from domo.config_file import validate
+import domo_server.events.event_log
+import domo_server.runs.durable
 from domo.errors import CoordinatorUnavailableError
-from domo.model_file import build_initial, save_initial, save_model
+from domo.model.model_file import save_model
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
+from domo.training.batches import BatchLoader
+from domo.training.initial import build_initial, save_initial
 from domo_proto.v1 import federation_pb2 as pb
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.failing_task import WideTask
-from tests.lab import RUN_ID, SILOS, Lab, life, play
-from tests.raw import Raw, fault
-from tests.silos import Agent, agents, options
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.silos import Agent, agents, options
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, play
+from tests.support.played.raw import Raw, fault
+from tests.support.tasks.failing import WideTask
 
 A, B = SILOS[:2]
-TASK = "tests.failing_task:WideTask"
+TASK = "tests.support.tasks.failing:WideTask"
 FULL = os.strerror(errno.ENOSPC)
 SIZE = 16 << 20
 
@@ -81,8 +82,8 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domo_server.durable, "DISK_S", 0.05)
-    monkeypatch.setattr(domo_server.events, "RETRY_S", 0.05)
+    monkeypatch.setattr(domo_server.runs.durable, "DISK_S", 0.05)
+    monkeypatch.setattr(domo_server.events.event_log, "RETRY_S", 0.05)
 
 
 # the coordinator's

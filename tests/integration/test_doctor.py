@@ -28,15 +28,15 @@ from typer.testing import CliRunner
 
 import domo_client
 from domo.errors import CoordinatorUnavailableError
-from domo.log_lines import StderrHandler
+from domo.ops.logs import StderrHandler
 from domo_client import cli
-from domo_client.checks import network
-from domo_client.state import SiloState
+from domo_client.doctor.checks import network
+from domo_client.state.folder import SiloState
 from domo_proto.channel import TlsFiles
-from tests.certificates import Authority, Pair
-from tests.coordinator import Coordinator, coordinator
-from tests.findings import Outcome
-from tests.killable import free_port
+from tests.support.certificates import Authority, Pair
+from tests.support.findings import Outcome
+from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.killable import free_port
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -242,7 +242,7 @@ def test_a_clock_that_is_two_hours_off(
     shift: int, side: str, plain: Coordinator, images: Path, tmp_path: Path
 ) -> None:
     args = flags(plain.address, tmp_path, images, "--dashboard", plain.url, "--json")
-    clock = str(ROOT / "tests" / "shifted_clock")
+    clock = str(ROOT / "tests/support/faults/shifted_clock")
     done = doctor_process(*args, PYTHONPATH=clock, SHIFT_S=str(shift))
     outcome = Outcome(done.returncode, json.loads(done.stdout)["checks"])
     outcome.blames("clock", f"clock is 2 h 0 min {side} the coordinator's", "timedatectl")
@@ -257,7 +257,7 @@ def test_a_clock_that_is_behind_without_a_dashboard(
     nobody = f"http://127.0.0.1:{free_port()}"
     args = flags(server.address, tmp_path, images, *tls_flags(papers), "--dashboard", nobody)
     assert doctor(*args).of("not checked") == {"clock"}
-    clock = str(ROOT / "tests" / "shifted_clock")
+    clock = str(ROOT / "tests/support/faults/shifted_clock")
     done = doctor_process(*args, "--json", PYTHONPATH=clock, SHIFT_S="-7200")
     outcome = Outcome(done.returncode, json.loads(done.stdout)["checks"])
     outcome.blames("clock", "h 0 min behind", "set it")
@@ -458,7 +458,7 @@ def test_another_grpc_server(plain: Coordinator, images: Path, tmp_path: Path) -
 def test_a_port_that_says_nothing(
     plain: Coordinator, images: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("domo_client.checks.dial.CONNECT_S", 0.3)
+    monkeypatch.setattr("domo_client.doctor.checks.dial.CONNECT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = "{}:{}".format(*mute.getsockname())
         outcome = doctor(*flags(address, tmp_path, images, "--dashboard", plain.url))
@@ -590,10 +590,10 @@ def test_code_of_a_task_that_raises(plain: Coordinator, tmp_path: Path) -> None:
     (tmp_path / "some").touch()
     args = flags(plain.address, tmp_path, None, "--data", str(tmp_path), "--dashboard", plain.url)
     for task, check, text in (
-        ("tests.bad_tasks:Unreadable", "data", "patients.csv has no column 'age'"),
-        ("tests.bad_tasks:Linear", "dummy round", "the round fails: IndexError"),
-        ("tests.bad_tasks:Absent", "task", "has no 'Absent'"),
-        ("tests.bad_tasks:Chatty", "data", "SystemExit: the licence has expired"),
+        ("tests.support.tasks.bad:Unreadable", "data", "patients.csv has no column 'age'"),
+        ("tests.support.tasks.bad:Linear", "dummy round", "the round fails: IndexError"),
+        ("tests.support.tasks.bad:Absent", "task", "has no 'Absent'"),
+        ("tests.support.tasks.bad:Chatty", "data", "SystemExit: the licence has expired"),
     ):
         outcome = doctor(*[task if a == "digits" else a for a in args])
         assert check in outcome.of("problem")
@@ -604,7 +604,7 @@ def test_code_of_a_task_that_raises(plain: Coordinator, tmp_path: Path) -> None:
 def test_little_shared_memory(
     plain: Coordinator, images: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("domo_client.checks.machine.SHM_PER_WORKER", 1 << 60)
+    monkeypatch.setattr("domo_client.doctor.checks.machine.SHM_PER_WORKER", 1 << 60)
     more = ["--dashboard", plain.url, "--workers", "1"]
     outcome = doctor(*flags(plain.address, tmp_path, images, *more))
     assert (outcome.code, outcome.of("warning")) == (0, {"shared memory"})

@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy
 
 import domo_client
 from domo.tasks.base import ArrayDataset
-from domo.training import LocalRound
-from domo_client.connection import Connection
-from domo_client.state import PendingUpdate
-from tests.coordinator import Coordinator, own_run
+from domo.training.local_round import LocalRound
+from domo_client.rpc.control import Connection
+from domo_client.state.folder import PendingUpdate
+from tests.support.live.coordinator import Coordinator, own_run
 
 SHAPE = (9, 5)
 NUM_ROUNDS = 6

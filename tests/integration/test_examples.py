@@ -9,15 +9,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from domo.config_file import validate
-from domo.demo_silos import shard_silos
+from domo.commands.demo_silos import shard_silos
+from domo.commands.split import write_silo_folders
 from domo.methods import PAPER_METHODS
-from domo.model_file import build_initial, save_model
-from domo.partition import write_silo_folders
+from domo.model.model_file import save_model
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulationResult, simulate
 from domo.tasks import load_task
-from tests.federation import ROOT, Process, federation
+from domo.training.initial import build_initial
+from tests.support.live.federation import ROOT, Process, federation
 
 TASK = "examples.own_task:OwnTask"
 NAMES = ("silo-0", "silo-1", "silo-2")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import domo_server.coordinator
-import domo_server.durable
+import domo_server.coordinator.coordinator
+import domo_server.runs.durable
 from domo.errors import CoordinatorUnavailableError
-from domo.tensor_file import TensorFile
-from tests.lab import RUN_ID, SILOS, Lab, life, living, opened, play
+from domo.model.tensor_file import TensorFile
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, living, opened, play
 
 A, B = SILOS[:2]
 SETTINGS = {"roster": [A, B], "num_rounds": 3}
@@ -38,13 +38,13 @@ async def held(folder: Path) -> AsyncIterator[Lab]:
 def test_a_run_whose_files_are_not_there_waits_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(domo_server.coordinator, "RETRY_S", 0.2)
+    monkeypatch.setattr(domo_server.coordinator.coordinator, "RETRY_S", 0.2)
 
     async def go() -> None:
         files = await first_round(tmp_path) / "checkpoints"
         files.rename(tmp_path / "not-mounted")
         async with held(tmp_path) as lab:
-            await lab.until(lambda: lab.c.watch.stalled)
+            await lab.until(lambda: lab.watch.stalled)
             shown = await lab.view.run(RUN_ID)
             assert shown is not None
             assert shown.state == "OPEN"
@@ -130,7 +130,7 @@ def test_a_stop_does_not_wait_for_a_round_that_cannot_be_committed(
 def test_a_stop_that_waits_for_the_disk_outlives_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(domo_server.durable, "DISK_S", 0.05)
+    monkeypatch.setattr(domo_server.runs.durable, "DISK_S", 0.05)
 
     async def go() -> None:
         folder = await first_round(tmp_path)

@@ -21,13 +21,13 @@ from domo.errors import (
     RoundError,
     StrayParameterError,
 )
+from domo.model.flat import FlatModel
 from domo.tasks.base import ArrayDataset
-from domo.training import LocalRound, RoundNumbers
-from domo.vector import FlatModel
-from domo_client import session
-from domo_client.reporter import Progress
-from domo_client.session import Outcome, Silo
-from tests.coordinator import Coordinator, coordinator, own_run
+from domo.training.local_round import LocalRound, RoundNumbers
+from domo_client.loop import silo as session
+from domo_client.loop.heartbeat import Progress
+from domo_client.loop.silo import Outcome, Silo
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
 DATA = ArrayDataset(INPUTS, INPUTS.sum(1, keepdim=True))

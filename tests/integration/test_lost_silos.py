@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
-from tests.coordinator import coordinator, own_run
-from tests.federation import ROOT, Process
+from tests.support.live.coordinator import coordinator, own_run
+from tests.support.live.federation import ROOT, Process
 
 SOON_S = 5.0
 
@@ -19,7 +19,7 @@ def test_a_killed_and_a_stopped_silo_are_told_apart_within_seconds(tmp_path: Pat
     with coordinator(tmp_path, run, report_interval_s=2.0) as server:
         silos = {
             name: Process(
-                [sys.executable, "-m", "tests.loop_silo", server.address, name,
+                [sys.executable, "-m", "tests.support.live.loop_silo", server.address, name,
                  str(tmp_path / f"state-{name}"), "--shape", "4", "2", "--pause-s", "60"],
                 tmp_path / f"{name}.log",
                 ROOT,

@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from domo.errors import ConfigError
-from domo.metrics import Metric
-from domo_client.metrics import TABLE as SILO_TABLE
-from domo_client.metrics import SiloMetrics
-from domo_server.metrics import TABLE
-from tests.coordinator import coordinator
-from tests.silos import agents, options
+from domo.ops.prometheus import Metric
+from domo_client.observe.prometheus import TABLE as SILO_TABLE
+from domo_client.observe.prometheus import SiloMetrics
+from domo_server.view.metrics import TABLE
+from tests.support.live.coordinator import coordinator
+from tests.support.live.silos import agents, options
 
 DOCS = Path(__file__).parents[2] / "docs"
 Key = tuple[str, frozenset[tuple[str, str]]]

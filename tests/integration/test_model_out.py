@@ -10,13 +10,13 @@ from torch import nn
 from typer.testing import CliRunner
 
 import domo_client
-from domo.cli import app
-from domo.model_card import card_in, markdown
-from domo.model_file import check_content
+from domo.commands.main import app
+from domo.model.card import card_in, markdown
+from domo.model.model_file import check_content
+from domo.model.tensor_file import TensorFile
 from domo.tasks.base import ArrayDataset
-from domo.tensor_file import TensorFile
-from tests.coordinator import coordinator, own_run
-from tests.lab import RUN_ID, Lab, opened, play
+from tests.support.live.coordinator import coordinator, own_run
+from tests.support.played.lab import RUN_ID, Lab, opened, play
 
 
 async def the_file(lab: Lab) -> TensorFile:

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import domo_client
-from tests.coordinator import coordinator, own_run
-from tests.growth import over_rounds
+from tests.support.live.coordinator import coordinator, own_run
+from tests.support.live.growth import over_rounds
 
 POOL = 12
 """Threads and handles that pools may still add (a database connection has three handles); one lost

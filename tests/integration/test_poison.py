@@ -15,20 +15,21 @@ from safetensors.torch import load_file
 from torch import nn
 
 from domo import errors
-from domo.batches import BatchLoader
-from domo.config_file import validate
 from domo.errors import DomoError
-from domo.model_file import build_initial, save_model
+from domo.model.model_file import save_model
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult, simulate
+from domo.training.batches import BatchLoader
+from domo.training.initial import build_initial
 from domo_proto.codec import FRAME_BYTES, encode, encode_frame
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.run import MAX_SAMPLES
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.failing_task import FailingTask
-from tests.lab import RUN_ID, SILOS, Lab, life, opened, play
-from tests.raw import GOOD, Raw, fault
-from tests.silos import agents, options
+from domo_server.runs.run import MAX_SAMPLES
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.silos import agents, options
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
+from tests.support.played.raw import GOOD, Raw, fault
+from tests.support.tasks.failing import FailingTask
 
 A, B, C, D = SILOS
 HONEST = [A, B, C]
@@ -204,7 +205,7 @@ def refused(server: Coordinator, text: str) -> None:
 
 def test_the_model_is_that_of_the_other_three(tmp_path: Path) -> None:
     scene = Scene(
-        *(tmp_path, "tests.failing_task:FailingTask"),
+        *(tmp_path, "tests.support.tasks.failing:FailingTask"),
         on_missing="proceed",
         min_silos=3,
         required_silos=[A],
@@ -324,7 +325,7 @@ def test_numbers_that_no_page_could_show(tmp_path: Path) -> None:
 
 
 def test_under_wait_the_run_waits_and_says_why(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "tests.failing_task:FailingTask", num_rounds=1)
+    scene = Scene(tmp_path, "tests.support.tasks.failing:FailingTask", num_rounds=1)
     with coordinator(tmp_path, scene.settings) as server, scene.agents(server, HONEST):
         raw = Hostile(server)
         raw.join(silo_id=D, instance_id="evil")
@@ -523,7 +524,7 @@ REASONS = {
 def test_one_silos_failures_are_its_own(tmp_path: Path) -> None:
     """It fails in every other round; the others close those, and it is in the rest."""
     scene = Scene(
-        *(tmp_path, "tests.failing_task:FailingTask"),
+        *(tmp_path, "tests.support.tasks.failing:FailingTask"),
         num_rounds=2 * len(REASONS),
         on_missing="proceed",
         min_silos=3,
@@ -561,7 +562,7 @@ def test_one_silos_failures_are_its_own(tmp_path: Path) -> None:
 
 
 def test_under_wait_a_failed_silo_is_waited_for_and_changes_no_byte(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "tests.failing_task:FailingTask", num_rounds=2)
+    scene = Scene(tmp_path, "tests.support.tasks.failing:FailingTask", num_rounds=2)
     fail = scene.data(D) / "fail"
     fail.write_text("memory")
     with coordinator(tmp_path, scene.settings) as server, scene.agents(server, SILOS):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from domo.errors import ConfigError
-from domo_server.sessions import RETURN_S
-from domo_server.turn import Enrolment
-from tests.lab import SILOS, Lab, life, opened, play
+from domo_server.runs.assignment import Enrolment
+from domo_server.silos.sessions import RETURN_S
+from tests.support.played.lab import SILOS, Lab, life, opened, play
 
 A, B, C, D = SILOS
 PROCEED = {"on_missing": "proceed", "min_silos": 3}

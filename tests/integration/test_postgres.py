@@ -15,16 +15,16 @@ from alembic.migration import MigrationContext
 from safetensors.torch import load_file
 
 from domo.errors import CoordinatorUnavailableError, StateError
-from domo_server import sole_use as locking
 from domo_server import wiring
 from domo_server.app import serve
 from domo_server.config import ServerConfig
-from domo_server.database import open_database
-from domo_server.sole_use import sole_use
-from domo_server.store import Store
-from domo_server.tables import metadata
-from tests.coordinator import Coordinator, coordinator
-from tests.silos import agents, options
+from domo_server.store import lock as locking
+from domo_server.store.database import open_database
+from domo_server.store.lock import sole_use
+from domo_server.store.store import Store
+from domo_server.store.tables import metadata
+from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.silos import agents, options
 
 psycopg = pytest.importorskip("psycopg", reason="no psycopg here")
 

@@ -10,10 +10,10 @@ import pytest
 from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
-from domo.cli import app
-from domo.vector import digest
-from tests.coordinator import Coordinator, coordinator
-from tests.silos import agents, options
+from domo.commands.main import app
+from domo.model.flat import digest
+from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.silos import agents, options
 
 NAMES = [f"silo-{i}" for i in range(4)]
 RUN = {

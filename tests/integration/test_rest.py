@@ -17,9 +17,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pyarrow import parquet
 
+from domo.api.schema import ENDED, Event, MetricPoint, Resources, SiloStatus
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
 from domo.methods import METHODS, PRESETS
-from domo.model_card import markdown
+from domo.model.card import markdown
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.dashboard import DashboardServer, create_app, examples
@@ -27,8 +28,7 @@ from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.faults import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
-from domo_server.status import ENDED, Event, MetricPoint, Resources, SiloStatus
-from tests.made_up import Federation
+from tests.support.played.made_up import Federation
 
 TOKEN = "a-token-of-the-admin-that-is-long-enough"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

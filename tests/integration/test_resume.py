@@ -14,17 +14,18 @@ import torch
 from torch import nn
 
 import domo_client
-from domo.config_file import validate
-from domo.model_file import build_initial, save_model
+from domo.model.model_file import save_model
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
-from domo.training import BatchLoader
-from domo_client.session import Outcome
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.federation import Federation, federation
-from tests.gated_task import GatedTask
+from domo.training.initial import build_initial
+from domo.training.local_round import BatchLoader
+from domo_client.loop.silo import Outcome
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.federation import Federation, federation
+from tests.support.tasks.gated import GatedTask
 
-TASK = "tests.gated_task:GatedTask"
+TASK = "tests.support.tasks.gated:GatedTask"
 WAIT_S = 60.0
 RUN = f"""
 task = "{TASK}"

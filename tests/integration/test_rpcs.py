@@ -11,13 +11,13 @@ from grpc_health.v1 import health_pb2
 from torch import nn
 
 from domo import errors
-from domo.vector import Layout
+from domo.model.flat import Layout
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import FRAME_BYTES, encode_frame
 from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.raw import GOOD, Raw, fault
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.played.raw import GOOD, Raw, fault
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from torch import nn
 import domo_client
 from domo.errors import TaskError
 from domo.tasks.base import ArrayDataset
-from domo_client.session import Silo
-from tests.coordinator import coordinator, own_run
+from domo_client.loop.silo import Silo
+from tests.support.live.coordinator import coordinator, own_run
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
 DATA = ArrayDataset(INPUTS, INPUTS.sum(1, keepdim=True))
@@ -66,7 +66,7 @@ def test_no_text_is_too_odd_to_be_said(tmp_path: Path) -> None:
         silo = domo_client.connect(
             server.address, "site-a", state_dir=tmp_path / "a", share_log=True
         )
-        logging.getLogger("domo_client.state").warning(BAD)
+        logging.getLogger("domo_client.state.folder").warning(BAD)
         silo.fail(TaskError(BAD))
         silo.decline(silo.next_run(), BAD)
         silo.close(BAD)

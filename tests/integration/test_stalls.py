@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from domo_server.sessions import SILENT
-from domo_server.stall import BROKEN_S, COMING_S, ENROL_S
-from domo_server.watch import CALM_S
-from tests.lab import RUN_ID, SILOS, Lab, life, opened, play
+from domo_server.monitor.monitor import CALM_S
+from domo_server.monitor.stall import BROKEN_S, COMING_S, ENROL_S
+from domo_server.silos.sessions import SILENT
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
 
 A, B, C, D = SILOS
 PROCEED = {"on_missing": "proceed", "min_silos": 2}
@@ -25,7 +25,7 @@ def scene(folder: Path, act: Callable[[Lab], Awaitable[None]], **settings: Any) 
 
 async def stalled(lab: Lab) -> str | None:
     """What REST says, after a look."""
-    lab.c.watch.look()
+    lab.watch.look()
     run = await lab.view.run(RUN_ID)
     assert run is not None
     assert (run.stalled is None) == (run.stalled_s is None)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from domo_server import hold
+from domo_server import startup as hold
 from domo_server.cli import main
-from domo_server.database import open_database
-from tests.certificates import Authority
-from tests.coordinator import coordinator
+from domo_server.store.database import open_database
+from tests.support.certificates import Authority
+from tests.support.live.coordinator import coordinator
 
 CONFIG, PORT, STATE = 2, 7, 8
 
@@ -127,6 +127,7 @@ def test_a_database_of_another_coordinator(tmp_path: Path, monkeypatch: Any, cap
 
 
 def test_what_is_wrong_is_said_before_torch_is_loaded() -> None:
-    code = "import sys, domo_server.app, domo.watch, domo_client.cli; print('torch' in sys.modules)"
+    modules = "domo_server.app, domo.remote.watch, domo_client.cli"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"

@@ -14,12 +14,17 @@ from typer.testing import CliRunner
 
 import domo
 from domo.errors import ConfigError
-from domo.log_lines import StderrHandler
+from domo.ops.logs import StderrHandler
 from domo_client import cli
-from domo_client.state import SiloState
-from domo_client.support_bundle import LAST_LINES, anonymise, environment, redact
-from tests.certificates import Authority
-from tests.coordinator import coordinator
+from domo_client.doctor.support_bundle import (
+    LAST_LINES,
+    anonymise,
+    environment,
+    redact,
+)
+from domo_client.state.folder import SiloState
+from tests.support.certificates import Authority
+from tests.support.live.coordinator import coordinator
 
 runner = CliRunner()
 SECRET = "s3cr3t-w0rd"

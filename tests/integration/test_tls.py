@@ -11,10 +11,10 @@ from torch import nn
 
 import domo_client
 from domo.errors import AccessError, ConfigError, CoordinatorUnavailableError
-from domo_client.session import Silo
+from domo_client.loop.silo import Silo
 from domo_proto.channel import TlsFiles
-from tests.certificates import Authority, Pair
-from tests.coordinator import Coordinator, coordinator, own_run
+from tests.support.certificates import Authority, Pair
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 HUNG_UP = (
     r"no coordinator answers at \S+ \(it hung up at once: it may want TLS \(--tls-ca\), or a "

@@ -11,8 +11,8 @@ from torch import nn
 
 import domo_client
 from domo.tasks.base import ArrayDataset
-from domo_server.trackers import follow
-from tests.coordinator import Coordinator, coordinator, own_run
+from domo_server.integrations.trackers import follow
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 
 def serve_one_run(server: Coordinator, folder: Path) -> None:

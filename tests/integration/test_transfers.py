@@ -19,15 +19,17 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import domo_client
-from domo import part_file
+from domo.model.flat import digest
+from domo.storage import part_file
 from domo.tasks.base import ArrayDataset
-from domo.vector import digest
-from domo_client import line, transfer
+from domo_client.rpc import connection as line
+from domo_client.rpc import data as transfer
 from domo_proto import channel, codec
-from domo_server import outgoing, wiring
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.federation import Process
-from tests.proxy import Count, Proxy, proxy
+from domo_server import wiring
+from domo_server.runs import wire_vector as outgoing
+from tests.support.faults.proxy import Count, Proxy, proxy
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.federation import ROOT, Process
 
 SHAPE = (1000, 2000)
 N = 4 * SHAPE[0] * SHAPE[1]
@@ -163,7 +165,7 @@ class Scene:
         self.links: list[Proxy] = []
 
     def silo(self, name: str, address: str, **variables: str) -> Process:
-        command = ["python", "-m", "tests.loop_silo", address, name]
+        command = ["python", "-m", "tests.support.live.loop_silo", address, name]
         command += [str(self.folder / f"state-{name}"), "--shape", *map(str, SHAPE)]
         self.silos.append(Process(command, self.folder / f"{name}.log", self.folder, **variables))
         return self.silos[-1]
@@ -307,7 +309,7 @@ def test_a_nat_that_drops_idle_connections(
 
 def test_a_wrong_clock_changes_nothing(tmp_path: Path) -> None:
     """Two silos, one an hour ahead and one behind."""
-    clock = str(Path(__file__).parents[1] / "shifted_clock")
+    clock = str(ROOT / "tests/support/faults/shifted_clock")
     with coordinator(tmp_path, start(tmp_path, num_rounds=3, num_silos=2)) as server:
         scene = Scene(tmp_path, server)
         try:

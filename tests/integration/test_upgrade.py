@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from tests.coordinator import coordinator
+from tests.support.live.coordinator import coordinator
 
 RUN = {"name": "r", "task": "digits", "num_rounds": 3, "num_silos": 2}
 

@@ -17,23 +17,24 @@ import pytest
 from torch import nn
 from typer.testing import CliRunner
 
-from domo.config_file import validate
 from domo.errors import ConfigError
+from domo.ops.config_file import validate
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server import check, webhooks
-from domo_server.broadcast import Broadcast
+from domo_server import check
 from domo_server.cli import app
 from domo_server.config import ServerConfig, WebhookConfig, load_config
-from domo_server.counters import Counters
-from domo_server.database import open_database
-from domo_server.events import EventLog
-from domo_server.store import Store, now_text
-from domo_server.webhook import Hook
-from domo_server.webhooks import Webhooks, complete_log
-from tests.coordinator import coordinator, own_run
-from tests.made_up import Federation
-from tests.raw import Raw
-from tests.silos import agents, options
+from domo_server.events.counters import Counters
+from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Broadcast
+from domo_server.integrations import webhooks
+from domo_server.integrations.webhook_message import Hook
+from domo_server.integrations.webhooks import Webhooks, complete_log
+from domo_server.store.database import open_database
+from domo_server.store.store import Store, now_text
+from tests.support.live.coordinator import coordinator, own_run
+from tests.support.live.silos import agents, options
+from tests.support.played.made_up import Federation
+from tests.support.played.raw import Raw
 
 SECRET = base64.b64encode(b"k" * 24).decode()
 

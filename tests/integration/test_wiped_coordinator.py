@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 import domo_client
-import domo_client.line
+import domo_client.rpc.connection
 from domo.tasks.base import ArrayDataset
-from domo.training import LocalRound
-from domo_client.session import Outcome
-from tests.coordinator import Coordinator, coordinator, own_run
-from tests.silos import Agent, options
+from domo.training.local_round import LocalRound
+from domo_client.loop.silo import Outcome
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.silos import Agent, options
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
 DATA = ArrayDataset(INPUTS, INPUTS.sum(1, keepdim=True))
@@ -31,7 +31,7 @@ def sums(module: nn.Module, batch: Any) -> Mapping[str, tuple[float, float]]:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LONGEST_PAUSE_S", 0.2), ("JITTER_S", 0.0)):
-        monkeypatch.setattr(domo_client.line, name, value)
+        monkeypatch.setattr(domo_client.rpc.connection, name, value)
 
 
 class Loops:

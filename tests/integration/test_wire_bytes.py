@@ -12,8 +12,8 @@ from torch import nn
 
 import domo_client
 from domo.tasks.base import ArrayDataset
-from tests.coordinator import coordinator, own_run
-from tests.proxy import Count, proxy
+from tests.support.faults.proxy import Count, proxy
+from tests.support.live.coordinator import coordinator, own_run
 
 NUM_SILOS = 2
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import httpx
 
-from domo_server.coordinator import Coordinator
-from domo_server.database import open_database
-from domo_server.store import Store
+from domo_server.coordinator.coordinator import Coordinator
+from domo_server.store.database import open_database
+from domo_server.store.store import Store
 from domo_server.wiring import _until_stopped
-from tests.coordinator import coordinator
+from tests.support.live.coordinator import coordinator
 
 
 def test_the_page_answers_at_the_url_that_is_printed_and_behind_a_proxy(tmp_path: Path) -> None:

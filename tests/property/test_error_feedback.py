@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from domo.run_config import UpdateDtype
-from domo.wire_format import decode, encode, round_off, torch_dtype
+from domo.update_format import (
+    decode,
+    encode,
+    round_off,
+    torch_dtype,
+)
 
 N = 33
 SIXTEEN: list[UpdateDtype] = ["bfloat16", "float16"]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from domo import algorithm, fold
 from domo.algorithm import LocalSGD
 from domo.methods import Hyperparameters, Kernel, make_kernel
-from domo.vector import FlatModel, Layout, Section
-from tests import replay
+from domo.model.flat import FlatModel, Layout, Section
+from tests.support.played import replay
 
 K, P, R, N = 3, 4, 5, 5
 ETA = 0.03

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from domo.methods import Hyperparameters, make_kernel
-from tests import replay
+from tests.support.played import replay
 
 N = 4
 AVERAGE = ("FedAvgSLM", "DOMO-avg", "DOMO-S-avg")

@@ -12,11 +12,11 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-import domo.cli
+import domo.commands.main
 import domo_client.cli
 import domo_server.cli
 from domo import errors
-from domo.config_file import validate
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
 from domo_proto.errors import STATUS_OF
@@ -28,8 +28,8 @@ from domo_server.config import (
     TrackersConfig,
     WebhookConfig,
 )
-from domo_server.round_state import TRANSITIONS, Phase, Signal
-from domo_server.transfer import DataServicer, data_handlers
+from domo_server.rounds.state import TRANSITIONS, Phase, Signal
+from domo_server.rpc.data import DataServicer, data_handlers
 from tests.unit.domo_proto.test_codec import VECTOR_FRAME
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -201,7 +201,7 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
 
 
 APPS = {
-    "domo": domo.cli.app,
+    "domo": domo.commands.main.app,
     "domo-server": domo_server.cli.app,
     "domo-client": domo_client.cli.app,
 }

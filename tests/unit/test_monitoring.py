@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from domo.status import RunState, SiloPhase
-from domo_client import metrics as silo
-from domo_server import metrics as coordinator
+from domo.api.schema import RunState, SiloPhase
+from domo_client.observe import prometheus as silo
+from domo_server.view import metrics as coordinator
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "monitoring"

@@ -1,6 +1,6 @@
 """How a public dataset is dealt out to silos: the paper's split by similarity.
 
-`domo.partition` writes the same parts to folders, one for each silo.
+`domo.commands.split` writes the same parts to folders, one for each silo.
 """
 
 import copy

@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from domo import __version__
-from domo.metrics import CONTENT_TYPE
-from domo.status import StreamMessage
+from domo.api.schema import StreamMessage
+from domo.ops.prometheus import CONTENT_TYPE
 from domo_server.dashboard.admin import Admin
 from domo_server.dashboard.changing import change_routes
 from domo_server.dashboard.errors import add_error_handlers
@@ -20,7 +20,7 @@ from domo_server.dashboard.examples import errors, other
 from domo_server.dashboard.headers import Guard
 from domo_server.dashboard.reading import read_routes
 from domo_server.dashboard.stream import StreamHub
-from domo_server.status import Control, ReadModel
+from domo_server.view.interfaces import Control, ReadModel
 
 STATIC = Path(__file__).parent / "static"
 _ABOUT = (

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from domo.api.schema import ENDED, RunState, RunSummary, SiloStatus
 from domo.errors import ConfigError
 from domo_server.dashboard import examples
 from domo_server.dashboard.admin import Admin
@@ -13,7 +14,7 @@ from domo_server.dashboard.bodies import MAX_REASON_CHARACTERS, read_config, rea
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.examples import answer, errors, silo_errors
 from domo_server.dashboard.models import Session
-from domo_server.status import ENDED, Control, ReadModel, RunState, RunSummary, SiloStatus
+from domo_server.view.interfaces import Control, ReadModel
 
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"cookie": []}]
 _REASON = {

@@ -5,9 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from domo.model_card import CardPoint, CardSilo, ModelCard, of_config
-from domo.run_config import RunConfig
-from domo.status import (
+from domo.api.schema import (
     Event,
     History,
     LogLine,
@@ -24,6 +22,13 @@ from domo.status import (
     Status,
     StreamMessage,
 )
+from domo.model.card import (
+    CardPoint,
+    CardSilo,
+    ModelCard,
+    of_config,
+)
+from domo.run_config import RunConfig
 from domo_server.dashboard.models import (
     ErrorBody,
     ErrorDetail,

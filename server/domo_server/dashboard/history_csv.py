@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from domo_server.status import RoundRecord, RunDetail
+from domo.api.schema import RoundRecord, RunDetail
 
 _ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps", "drift")
 _ABOUT_SILO = ("weight", "num_steps", "update_norm", "train_loss", "cosine")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from domo.api.schema import RoundRecord, RunDetail
 from domo_server.dashboard.history_csv import columns, history_rows
-from domo_server.status import RoundRecord, RunDetail
 
 FORMAT_VERSION = 1
 _INTEGERS = ("model_index", "num_steps")

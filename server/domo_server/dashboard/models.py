@@ -1,4 +1,4 @@
-"""The JSON shapes that REST adds to those of `domo.status`: errors, and what a run can be."""
+"""The JSON shapes that REST adds to those of `domo.api.schema`: errors, and what a run can be."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

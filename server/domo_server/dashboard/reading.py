@@ -7,8 +7,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
-from domo.model_card import markdown
-from domo.status import (
+from domo.api.schema import (
     Event,
     History,
     Resources,
@@ -20,6 +19,7 @@ from domo.status import (
     SiloStatus,
     Status,
 )
+from domo.model.card import markdown
 from domo_server.dashboard import examples
 from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
 from domo_server.dashboard.examples import answer, errors, other, silo_errors
@@ -29,7 +29,7 @@ from domo_server.dashboard.models import RunOptions
 from domo_server.dashboard.run_options import run_options
 from domo_server.dashboard.silo_detail import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
-from domo_server.status import ReadModel
+from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
 _MODEL_TRIES = 3

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from domo.status import Event, SiloDetail, SiloStatus
+from domo.api.schema import Event, SiloDetail, SiloStatus
 from domo_server.dashboard.advice import advice_on
-from domo_server.status import ReadModel
+from domo_server.view.interfaces import ReadModel
 
 NUM_SILO_ROUNDS = 300
 """How many of the last rounds of a run its detail has a silo's part in, and the one that closes."""

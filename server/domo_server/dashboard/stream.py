@@ -10,8 +10,13 @@ from typing import NamedTuple
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
-from domo.status import Event, RunDetail, Status, StreamMessage
-from domo_server.status import ReadModel
+from domo.api.schema import (
+    Event,
+    RunDetail,
+    Status,
+    StreamMessage,
+)
+from domo_server.view.interfaces import ReadModel
 
 NUM_RECENT_EVENTS = 100
 """How many past events a new listener gets."""

@@ -25,7 +25,7 @@ from domo import algorithm, fold
 from domo.algorithm import LocalSGD
 from domo.errors import DivergenceError
 from domo.methods import METHODS, Hyperparameters, Kernel, make_kernel
-from tests import replay
+from tests.support.played import replay
 
 HALF = Hyperparameters(0.5, 0.5, 0.5, 1.0)
 A, B = torch.tensor([4.0, 0.0, 8.0]), torch.tensor([0.0, -8.0, 8.0])

@@ -9,16 +9,16 @@ from torch import Tensor
 
 from domo import simulation
 from domo.algorithm import inference_scale, reference_steps, server_round
-from domo.compare import Setting
+from domo.commands.compare import Setting
+from domo.commands.replay import replay_run
 from domo.errors import DivergenceError, ReplayError
 from domo.fold import average
-from domo.model_file import build_initial, build_model
-from domo.replay import replay_run
+from domo.model.flat import FlatModel, Section
 from domo.run_config import RunConfig, UpdateDtype
 from domo.simulation import simulate
-from domo.training import LocalRound, RoundNumbers, run_task_round
-from domo.vector import FlatModel, Section
-from tests import replay
+from domo.training.initial import build_initial, build_model
+from domo.training.local_round import LocalRound, RoundNumbers, run_task_round
+from tests.support.played import replay
 from tests.unit.domo.test_simulation import SIZES, LinearTask, config, same, silos
 
 WHO = (

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from domo.batches import BatchLoader, random_plan
 from domo.errors import ConfigError, DivergenceError, LayoutMismatchError
 from domo.methods import METHODS, PAPER_METHODS
-from domo.model_file import build_initial, build_model, save_model
+from domo.model.flat import Section
+from domo.model.model_file import save_model
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult, simulate
 from domo.tasks.base import (
@@ -22,7 +22,8 @@ from domo.tasks.base import (
     classification_sums,
     cross_entropy_loss,
 )
-from domo.vector import Section
+from domo.training.batches import BatchLoader, random_plan
+from domo.training.initial import build_initial, build_model
 
 FEATURES, CLASSES = 5, 3
 SIZES = {"silo-0": 20, "silo-1": 11, "silo-10": 14, "silo-2": 10}

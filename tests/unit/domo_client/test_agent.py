@@ -9,8 +9,8 @@ from torch import nn
 from domo.errors import ConfigError, TaskError
 from domo.run_config import RunConfig
 from domo_client.agent import MissingDataError, parse_device, parse_shard, prepare
-from domo_client.connection import Offer
-from tests.silos import options
+from domo_client.rpc.control import Offer
+from tests.support.live.silos import options
 
 
 def offer(task: str = "digits", **given: Any) -> Offer:
@@ -64,8 +64,10 @@ def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path) -> None:
 def test_no_data_was_given() -> None:
     with pytest.raises(MissingDataError, match=r"train\.npz and test\.npz with inputs"):
         prepare(offer(), options())
-    with pytest.raises(MissingDataError, match=r"data of the task tests\.bad_tasks:Linear"):
-        prepare(offer("tests.bad_tasks:Linear"), options(None, "tests.bad_tasks:Linear"))
+    with pytest.raises(MissingDataError, match=r"data of the task tests.support.tasks.bad:Linear"):
+        prepare(
+            offer("tests.support.tasks.bad:Linear"), options(None, "tests.support.tasks.bad:Linear")
+        )
 
 
 def test_empty_data(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, DomoError
-from domo_client import cli, connection
-from domo_client.connection import UnknownRunError
-from tests.coordinator import coordinator
+from domo_client import cli
+from domo_client.rpc import control as connection
+from domo_client.rpc.control import UnknownRunError
+from tests.support.live.coordinator import coordinator
 
 runner = CliRunner()
 

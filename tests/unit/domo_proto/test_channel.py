@@ -15,7 +15,7 @@ from domo_proto.channel import (
     server_credentials,
 )
 from domo_proto.codec import FRAME_BYTES, HEAD_BYTES
-from tests.certificates import Authority
+from tests.support.certificates import Authority
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from domo_server.app import Started
 from domo_server.cli import _banner
 from domo_server.config import ServerConfig, TlsConfig
+from domo_server.startup import Started
 
 PEM = Path("x.pem")
 

@@ -1,0 +1,1 @@
+"""`domo-client doctor` and `support-bundle`."""

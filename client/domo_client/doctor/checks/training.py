@@ -1,0 +1,198 @@
+"""Task, data, and a few steps as in a round. Nothing is sent."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from platformdirs import user_cache_path
+
+from domo.errors import ConfigError, DivergenceError, DomoError
+from domo.model.flat import FlatModel, Section
+from domo.ops.findings import (
+    Finding,
+    ok,
+    problem,
+    unchecked,
+    warning,
+)
+from domo.run_config import RunConfig
+from domo.tasks import load_task
+from domo.training.batches import configure_torch
+from domo.training.initial import build_model
+from domo.training.local_round import LocalRound, RoundNumbers, run_task_round
+from domo_client.agent import AgentOptions, MissingDataError, Work, parse_shard, prepare
+from domo_client.doctor.checks import Facts, Setup
+from domo_client.rpc.control import Offer
+
+STEPS = 3
+CALM_LR = 1e-4
+"""A step so small that only bad data or a wrong task can make it diverge."""
+NO_TASK = "no --task is given: what the run will train is not known"
+GIVE_TASK = "--task TASK, as the admin has it in the run"
+
+
+def model(setup: Setup, facts: Facts) -> Iterator[Finding]:
+    """Whether each task can be found and makes a model, and of what size."""
+    if not setup.tasks:
+        yield unchecked(NO_TASK, GIVE_TASK)
+        return
+    for name in setup.tasks:
+        try:
+            task = load_task(name)
+            layout = FlatModel(_users("build_model", build_model, task, 0)).layout
+        except DomoError as error:
+            yield problem(f"{name}: {error}", "see docs/bring-your-model.md; `domo tasks` lists")
+            continue
+        size = sum(layout.num_bytes(section) for section in Section)
+        facts.model_bytes = max(size, facts.model_bytes or 0)
+        yield ok(f"{name}: a model of {layout.num_params:,} parameters")
+
+
+def _users(what: str, call: Callable[..., Any], *args: Any) -> Any:
+    """Call a task's code; what it raises is its author's."""
+    try:
+        return call(*args)
+    except DomoError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise DomoError(f"{what} fails: {type(error).__name__}: {error}") from error
+
+
+def folder(setup: Setup) -> Iterator[Finding]:
+    """Whether the data folder is there, can be read, and holds something."""
+    path = setup.data
+    if path is None and setup.shard is not None:
+        yield ok(f"part {setup.shard} of a public dataset stands in for data")
+        return
+    if path is None:
+        text = "no data are given: this silo would join, and take part in no run"
+        yield warning(text, "--data DIR; what it should hold depends on the task")
+        return
+    if not path.exists():
+        yield problem(f"--data {path}: there is no such folder", "check the path; is it mounted?")
+    elif not path.is_dir():
+        yield problem(f"--data {path} is a file, not a folder", "give the folder that it lies in")
+    elif not os.access(path, os.R_OK | os.X_OK):
+        yield problem(f"--data {path} may not be read", "give the user of domo-client access")
+    else:
+        try:
+            with os.scandir(path) as entries:
+                empty = next(entries, None) is None
+        except OSError as error:
+            text = f"--data {path} cannot be read: {error.strerror}"
+            yield problem(text, "see to the disk or the network drive")
+            return
+        if empty:
+            yield problem(f"--data {path} is empty", _hint(setup) or "put the data there")
+        else:
+            yield ok(f"{path} is there and can be read")
+
+
+def _hint(setup: Setup) -> str:
+    """What the first task wants, in its own words."""
+    for name in setup.tasks:
+        try:
+            hint = getattr(load_task(name), "data_hint", "")
+        except DomoError:
+            continue
+        if hint:
+            return f"it should hold {hint}"
+    return ""
+
+
+def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
+    """Load the data as each task does, and count."""
+    if not setup.tasks:
+        yield unchecked(NO_TASK, GIVE_TASK)
+        return
+    try:
+        shard = parse_shard(setup.shard)
+    except ConfigError:
+        yield unchecked("--shard must be right first")
+        return
+    options = AgentOptions(
+        data=setup.data,
+        shard=shard,
+        tasks=tuple(setup.tasks),
+        device=torch.device("cpu"),
+        autocast=None,
+        num_workers=setup.workers,
+        role=setup.role,
+        cache=user_cache_path("domo"),
+    )
+    for name in setup.tasks:
+        offer = Offer("doctor", "doctor", name, _config(name))
+        try:
+            work = _users("loading the data", prepare, offer, options)
+        except MissingDataError as error:
+            yield unchecked(f"{name}: no data are given", f"it wants {error}")
+        except DomoError as error:
+            mend = _hint(setup) or "bring the data into the form that the text names"
+            yield problem(f"{name}: {error}", mend)
+        else:
+            facts.works[name] = work
+            trains = len(work.train) if work.train else 0
+            tests = len(work.evaluation) if work.evaluation else 0
+            yield ok(f"{name}: {trains} training and {tests} test samples")
+
+
+def _config(name: str) -> RunConfig:
+    given = {"task": name, "num_rounds": 1, "num_silos": 1, "local_steps": STEPS}
+    return RunConfig.model_validate({**given, "local_lr": CALM_LR})
+
+
+def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
+    """A few steps on the device, and a test batch."""
+    if not facts.works:
+        yield unchecked("no task with its data is ready")
+    for name, work in facts.works.items():
+        assert facts.device is not None
+        configure_torch(1, facts.device)
+        try:
+            text = _users("the round", _steps, setup, facts, name, work)
+        except DomoError as error:
+            yield problem(f"{name}: {_first(error)}", _mend(error))
+        else:
+            yield ok(f"{name}: {text}; nothing was sent")
+
+
+def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> str:
+    assert facts.device is not None
+    config = _config(name)
+    flat = FlatModel(work.model.to(facts.device))
+    numbers = RoundNumbers(
+        silo_id=setup.name,
+        round_index=0,
+        num_rounds=1,
+        num_steps=STEPS if work.train else 0,
+        local_lr=CALM_LR,
+        batch_size=config.batch_size,
+        run_seed=0,
+        kernel=config.kernel,
+    )
+    rnd = LocalRound(flat, numbers, flat.read(Section.TRAINABLE))
+    done = []
+    if work.evaluation:
+        first = range(min(config.batch_size, len(work.evaluation)))
+        rnd.evaluate(work.task.evaluate, work.evaluation.load([first]))
+        done.append(f"a batch of {len(first)} tested")
+    if work.train:
+        autocast = torch.bfloat16 if setup.precision == "bf16" else None
+        run_task_round(work.task, rnd, work.train, None, autocast)
+        done.insert(0, f"{STEPS} steps made, train loss {rnd.metrics['loss']:.4f}")
+    return f"on {facts.device}: " + ", ".join(done)
+
+
+def _first(error: DomoError) -> str:
+    return str(error).strip().splitlines()[0][:500]
+
+
+def _mend(error: DomoError) -> str:
+    if isinstance(error, DivergenceError):
+        return "look for samples that are not finite, or labels that are wrong"
+    if isinstance(error.__cause__, torch.OutOfMemoryError):
+        return "a smaller batch_size in the run, --precision bf16, or another device"
+    if "DataLoader worker" in str(error):
+        return "fewer --workers, or more shared memory (docker's --shm-size)"
+    return "it is code of the task: mend it, or the data; DOMO_LOG_LEVEL=DEBUG shows where"

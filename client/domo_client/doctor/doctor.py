@@ -1,0 +1,103 @@
+"""`domo-client doctor`: the checks in order, each where it makes sense after those before it."""
+
+import contextlib
+import sys
+from collections.abc import Iterable
+
+from domo.ops.console import say
+from domo.ops.findings import Report, unchecked
+from domo_client.doctor.checks import (
+    Facts,
+    Setup,
+    machine,
+    network,
+    tls,
+    training,
+)
+
+FIRST = "the way there must be free first; see above"
+
+
+def examine(setup: Setup, quiet: bool = False) -> Report:
+    """Run all checks.
+
+    Args:
+        setup: What the operator gave.
+        quiet: Print nothing.
+    """
+    report, facts = Report(quiet), Facts()
+    dialled = report.run("flags", lambda: network.flags(setup))
+    address = dialled or _has_address(setup)
+    files = report.run("TLS files", lambda: tls.files(setup, facts))
+    reached = _reach(report, setup, facts) if address else _skip(report, WAY, "no address to dial")
+    if not reached:
+        _skip(report, BEYOND)
+    else:
+        _talk(report, setup, facts, files)
+    if address:
+        report.run("clock", lambda: network.clock(setup, facts))
+    report.run("task", lambda: training.model(setup, facts))
+    report.run("device", lambda: machine.device(setup, facts))
+    report.run("state folder", lambda: machine.state_folder(setup))
+    report.run("disk space", lambda: machine.space(setup, facts))
+    report.run("shared memory", lambda: machine.shared_memory(setup))
+    if report.run("data folder", lambda: training.folder(setup)):
+        report.run("data", lambda: training.data(setup, facts))
+    else:
+        _skip(report, ("data",), "the data folder must be right first")
+    if facts.device is None:
+        _skip(report, ("dummy round",), "the device must be there first")
+    else:
+        report.run("dummy round", lambda: training.dummy_round(setup, facts))
+    return report
+
+
+WAY = ("proxy", "DNS", "TCP")
+BEYOND = ("gRPC", "server certificate", "protocol")
+
+
+def _has_address(setup: Setup) -> bool:
+    """Whether there is something to dial, whatever else is wrong with the flags."""
+    try:
+        return bool(setup.host) and 0 < setup.port < 65536
+    except ValueError:
+        return False
+
+
+def _reach(report: Report, setup: Setup, facts: Facts) -> bool:
+    report.run("proxy", lambda: network.proxy(setup, facts))
+    if not report.run("DNS", lambda: network.name(setup, facts)):
+        return _skip(report, ("TCP",))
+    return report.run("TCP", lambda: network.port(setup, facts))
+
+
+def _talk(report: Report, setup: Setup, facts: Facts, files: bool) -> None:
+    """TLS and gRPC, over a port that can be connected to."""
+    if setup.tls is None:
+        speaks = report.run("gRPC", lambda: network.speaks_grpc(setup, facts))
+        _skip(report, ("server certificate",), "no TLS file is given")
+    else:
+        speaks = report.run("gRPC", lambda: tls.handshake(setup, facts))
+        speaks &= report.run("server certificate", lambda: tls.certificate(setup, facts))
+    if speaks and files:
+        report.run("protocol", lambda: network.protocol(setup, facts))
+    else:
+        _skip(report, ("protocol",))
+
+
+def _skip(report: Report, names: Iterable[str], why: str = FIRST) -> bool:
+    for name in names:
+        report.add(name, unchecked(why))
+    return False
+
+
+def doctor(setup: Setup, as_json: bool) -> int:
+    """Look, print, and return the exit code."""
+    if as_json:
+        with contextlib.redirect_stdout(sys.stderr):  # what a task prints is no JSON
+            report = examine(setup, quiet=True)
+        say(report.as_json())
+    else:
+        report = examine(setup)
+        report.close(f"nothing is wrong: {setup.name} can join {setup.server}")
+    return report.exit_code

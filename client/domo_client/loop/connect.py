@@ -1,0 +1,88 @@
+"""How a silo joins a federation."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from platformdirs import user_state_path
+
+from domo.errors import ConfigError
+from domo_client.loop.silo import Silo
+from domo_client.rpc.control import Connection
+from domo_client.state.folder import SiloState
+from domo_client.telemetry.log_tail import LogTail, journal
+from domo_proto import SILO_ID
+from domo_proto.channel import TlsFiles, check_address, is_loopback
+
+COMPRESSIONS = ("none", "zstd")
+
+
+def connect(
+    server: str,
+    silo: str,
+    *,
+    state_dir: Path | None = None,
+    tls: TlsFiles | None = None,
+    insecure: bool = False,
+    role: str = "trainer",
+    device: str = "",
+    first_connect_s: float = 60.0,
+    on_trouble: Callable[[str], None] = lambda text: None,
+    compression: str = "none",
+    share_log: bool = False,
+) -> Silo:
+    """Join a federation.
+
+    Args:
+        server: The coordinator, host:port.
+        silo: This silo's name.
+        state_dir: Its state folder; in the user's state folder by default.
+        tls: PEM files.
+        insecure: Speak without TLS to another machine.
+        role: `trainer`, or `evaluator` for a silo with test data only.
+        device: What it trains on, in words, for the dashboard.
+        first_connect_s: How long to try before the first success, seconds.
+        on_trouble: Told in words when the network fails and the call will be made again.
+        compression: `none`, or `zstd`: vectors are compressed where that makes them smaller; for
+            links below about 1 Gbit/s.
+        share_log: Send domo's own log lines, from INFO on, to the coordinator, where everybody who
+            sees its dashboard can read them. Never those of the task or of other libraries.
+
+    Raises:
+        ConfigError: A bad address, or no TLS to another machine without `insecure`.
+        StateError: The state folder is in use.
+        CoordinatorUnavailableError: Nobody answers.
+        SiloConflictError: The name is taken.
+    """
+    check_address(server)
+    if not SILO_ID.fullmatch(silo):
+        raise ConfigError(
+            f"{silo!r} is no silo name: letters, digits, '.', '_', '-', at most 64; give another "
+            "--name"
+        )
+    if compression not in COMPRESSIONS:
+        raise ConfigError(f"--compression must be none or zstd, got {compression!r}")
+    if tls is None and not insecure and not is_loopback(server):
+        raise ConfigError(
+            f"{server} is another machine, and without TLS everybody on the way could read and "
+            "change the model. Give --tls-ca (and --tls-cert, --tls-key), or --insecure on a "
+            "network that you trust"
+        )
+
+    def trouble(text: str) -> None:
+        journal.warning("network: %s", text, extra={"silo": silo})
+        on_trouble(text)
+
+    with ExitStack() as failed:
+        state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
+        failed.callback(state.close)
+        tail = LogTail(silo) if share_log else None
+        if tail is not None:
+            failed.callback(tail.close)
+        connection = Connection(
+            server, silo, state, tls, role, device, first_connect_s, trouble, compression
+        )
+        failed.callback(connection.close)
+        connection.join()
+        failed.pop_all()
+    return Silo(connection, state, tail)

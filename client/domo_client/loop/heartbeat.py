@@ -1,0 +1,99 @@
+"""The heartbeat: a thread of its own, so that a busy trainer or a slow upload never looks dead."""
+
+import json
+import logging
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from domo.errors import DomoError
+from domo_client.rpc.control import Connection
+from domo_client.telemetry.describe import describe
+from domo_client.telemetry.log_tail import LogTail
+from domo_client.telemetry.resources import measure
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the silo is doing now (fields of ReportRequest)."""
+
+    phase: str = "idle"
+    run_id: str = ""
+    round_index: int = 0
+    step: int = 0
+    num_steps: int = 0
+    loss: float | None = None
+    longest_step_s: float | None = None
+    """Of the steps of this round after the first, which often has more to do."""
+
+
+class Reporter(threading.Thread):
+    """Sends `progress` every few seconds and keeps the coordinator's directive.
+
+    Args:
+        connection: Where to.
+        status_file: Rewritten after each heartbeat that was heard; `domo-client health` reads it.
+        tail: The silo's log lines; None: they stay here.
+    """
+
+    def __init__(self, connection: Connection, status_file: Path, tail: LogTail | None = None):
+        super().__init__(name="reporter", daemon=True)
+        self.progress = Progress()
+        self.device: torch.device | None = None
+        self._tail = tail
+        self._connection, self._status_file = connection, status_file
+        self._directive = ("", 0, "CONTINUE")
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._stopped.wait(self._connection.report_interval_s):
+            self.beat()
+
+    def beat(self, failure: str = "") -> None:
+        """Report now; network faults are left to the next heartbeat."""
+        p = self.progress
+        fields = {k: v for k, v in asdict(p).items() if v is not None}
+        try:
+            lines = self._tail.unheard() if self._tail else []
+            now = time.monotonic()
+            log_lines = [(line.number, now - line.at, line.level, line.text) for line in lines]
+            directive = self._connection.report(
+                **fields,
+                failure=failure,
+                resources=measure(self.device, self._status_file.parent),
+                log_lines=log_lines,
+                shares_log=self._tail is not None,
+            )
+            if self._tail and lines:
+                self._tail.heard(lines[-1].number)
+            self._directive = (p.run_id, p.round_index, directive)
+            self._status_file.write_text(json.dumps(fields), encoding="utf-8")
+        except (DomoError, OSError) as error:
+            log.debug("heartbeat: %s", error)
+        except Exception as error:  # a bug; what the silo does in its rounds goes on
+            log.error("this heartbeat could not be sent: %s", describe(error))
+            log.debug("traceback", exc_info=True)
+
+    def forget(self) -> None:
+        """A turn begins: what was said before is about another one."""
+        self._directive = ("", 0, "CONTINUE")
+
+    def may_go_on(self) -> bool:
+        """Whether the coordinator still wants this round of this run."""
+        run_id, round_index, directive = self._directive
+        p = self.progress
+        if run_id != p.run_id:
+            return True
+        if directive == "STOP_RUN":
+            return False
+        return directive != "ABANDON_ROUND" or round_index != p.round_index
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()

@@ -1,0 +1,140 @@
+"""What becomes of a local round's result: encoded, kept on disk, sent until the round is over."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from domo.errors import DivergenceError, DomoError, ProtocolError
+from domo.model.flat import byte_view
+from domo.training.local_round import LocalResult
+from domo.update_format import encode_result
+from domo_client.rpc.assignment import Turn
+from domo_client.rpc.control import Connection, Offer
+from domo_client.state.folder import PendingUpdate, SiloState
+from domo_client.state.residuals import Counted
+from domo_client.telemetry.describe import SHORT
+from domo_proto.codec import VectorId
+
+REFUSED = "REFUSED"
+FIRST_WAIT_S, MAX_WAIT_S = 1.0, 60.0
+"""Between attempts to write to a full disk."""
+
+
+class Outbox:
+    """The updates of a silo on their way.
+
+    Args:
+        connection: Where to.
+        state: Where they are kept.
+        closed: Set once the silo has left.
+        wanted: Whether the coordinator still wants the round in hand.
+        failed: Told why an update cannot go: its round is to be made again.
+        waits: Told why it has to wait.
+
+    Attributes:
+        has_unsaved: Whether an update is in hand that is not on disk.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        state: SiloState,
+        closed: threading.Event,
+        wanted: Callable[[], bool],
+        failed: Callable[[Exception], None],
+        waits: Callable[[Exception], None],
+    ):
+        self._connection, self._state, self._closed = connection, state, closed
+        self._wanted, self._failed, self._waits = wanted, failed, waits
+        self.has_unsaved = False
+
+    def send(self, offer: Offer, turn: Turn, result: LocalResult) -> tuple[str, str] | None:
+        """Encode an update, keep it, and send it.
+
+        Returns:
+            `ACCEPTED`, `STALE` or `REFUSED`, and a text; None: it is not wanted any more.
+        """
+        residuals, dtype = self._state.residuals, offer.config.update_dtype
+        counted = turn.counted if dtype != "float32" else None
+        self.has_unsaved = True
+        try:
+            with residuals.reading(offer.run_id, counted) as residual:
+                left = encode_result(result, residual, dtype)
+        except (DivergenceError, *SHORT) as error:
+            self.has_unsaved = False
+            self._failed(error)
+            return REFUSED, str(error)
+
+        def keep_residual(digest: str) -> None:
+            if left is not None:
+                update = Counted(turn.round_index, digest)
+                residuals.save(offer.run_id, update, counted, left)
+
+        vectors = [
+            (VectorId.UPDATE, result.update),
+            (VectorId.LOCAL_MOMENTUM, result.momentum),
+            (VectorId.FLOAT_BUFFERS, result.float_buffers),
+            (VectorId.INTEGER_BUFFERS, result.integer_buffers),
+        ]
+        data = [(v, byte_view(t)) for v, t in vectors if t is not None and len(t)]
+        wait_s = FIRST_WAIT_S
+        while True:
+            try:
+                update = self._state.save_pending(
+                    offer.run_id,
+                    turn.round_index,
+                    basis(offer, turn),
+                    data,
+                    result.num_steps,
+                    result.metrics,
+                    keep_residual,
+                )
+                break
+            except OSError as error:  # a full disk; the update waits in memory
+                self._waits(error)
+                self._closed.wait(wait_s)
+                wait_s = min(2 * wait_s, MAX_WAIT_S)
+                if self._closed.is_set() or not self._wanted():
+                    return None
+        self.has_unsaved = False
+        return self._submit(update, [view for _, view in data])
+
+    def pending(self, offer: Offer, turn: Turn) -> PendingUpdate | None:
+        """An update of this round that was made before a crash, with what it has left."""
+        update = self._state.pending(offer.run_id, turn.round_index, basis(offer, turn))
+        if update is None or offer.config.update_dtype == "float32":
+            return update
+        made = Counted(update.round_index, update.digest)
+        return update if self._state.residuals.has(offer.run_id, made) else None
+
+    def send_again(self, update: PendingUpdate) -> bool:
+        """Send such an update; whether that is all that the round needs."""
+        self.has_unsaved = False
+        state, _ = self._submit(update)
+        return state != REFUSED
+
+    def _submit(
+        self, update: PendingUpdate, data: Sequence[memoryview] | None = None
+    ) -> tuple[str, str]:
+        """Send an update; a refused one is this silo's failure, and is forgotten."""
+        updates = self._connection.counts.updates
+        try:
+            state, text = self._connection.submit(update, data)
+            updates[state.lower()] += 1
+            return state, text
+        except DomoError as error:
+            if type(error) not in (ProtocolError, DivergenceError):
+                raise
+            updates[REFUSED.lower()] += 1
+            self._state.drop_pending()
+            self._failed(error)
+            return REFUSED, str(error)
+
+
+def basis(offer: Offer, turn: Turn) -> str:
+    """What an update of this turn is computed from: digests, of e_k's update too where it has one.
+
+    A float32 run has no e_k.
+    """
+    told = turn.counted if offer.config.update_dtype != "float32" else None
+    from_model = f"{offer.config.digest}/{turn.digests[VectorId.X]}"
+    return from_model if told is None else f"{from_model}/{told.digest}"

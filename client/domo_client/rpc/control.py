@@ -1,0 +1,205 @@
+"""Typed calls to the coordinator; errors are `DomoError`, see `domo_client.rpc.connection`."""
+
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import domo
+from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
+from domo.model.flat import Layout
+from domo.ops.config_file import validate
+from domo.run_config import RunConfig
+from domo.tasks.base import Sum
+from domo_client.rpc.assignment import sizes_of
+from domo_client.rpc.data import Transfers
+from domo_proto.errors import SessionError
+from domo_proto.v1 import federation_pb2 as pb
+
+PHASES = {
+    "idle": pb.IDLE,
+    "waiting": pb.WAITING,
+    "downloading": pb.DOWNLOADING,
+    "evaluating": pb.EVALUATING,
+    "training": pb.TRAINING,
+    "uploading": pb.UPLOADING,
+}
+
+LogLine = tuple[int, float, str, str]
+
+log = logging.getLogger(__name__)
+
+
+class Offer(NamedTuple):
+    """A run that wants this silo."""
+
+    run_id: str
+    title: str
+    task: str
+    config: RunConfig
+
+
+class UnknownRunError(ProtocolError):
+    """A run that another version of domo may understand; this silo declines it.
+
+    Attributes:
+        run_id: The run.
+    """
+
+    def __init__(self, run_id: str, why: str):
+        text = f"domo {domo.__version__} at this silo does not understand the run: {why}"
+        super().__init__(f"{text}. Use the coordinator's version of domo")
+        self.run_id = run_id
+
+
+class LostRunError(ProtocolError):
+    """The coordinator came back without this silo's run: its state was deleted, or replaced."""
+
+    def __init__(self, run_id: str, why: str):
+        super().__init__(
+            f"the coordinator came back without the run {run_id} of this silo ({why}): its state "
+            "was deleted or replaced. Wait for the next run: a loop calls rounds() again"
+        )
+
+
+class Connection(Transfers):
+    """The control rpcs, on top of a line and its transfers."""
+
+    def wait_for_run(self) -> Offer | None:
+        """Wait for a run that wants this silo; None: nothing yet, ask again.
+
+        One that it has declined is not offered again in this session.
+
+        Raises:
+            UnknownRunError: It has settings, or defaults, that are not known here.
+        """
+
+        def once(session: str) -> Any:
+            request = pb.WaitForRunRequest(session=session)
+            return self.call(self.stub.WaitForRun, request, self.long_poll_s)
+
+        answer = self.ask(once)
+        if not answer.HasField("offer"):
+            return None
+        offer = answer.offer
+        config = understood(offer.run_id, offer.config_json, offer.config_digest)
+        return Offer(offer.run_id, offer.title, offer.task, config)
+
+    def enroll(self, offer: Offer, layout: Layout, num_samples: int, num_eval_samples: int) -> None:
+        """Take part in a run.
+
+        Raises:
+            LayoutMismatchError: Names the tensors that differ.
+            ConfigError: The coordinator's text says what to do.
+        """
+
+        def once(session: str) -> Any:
+            request = pb.EnrollRequest(
+                session=session,
+                run_id=offer.run_id,
+                config_digest=offer.config.digest,
+                layout_digest=bytes.fromhex(layout.digest),
+                num_samples=num_samples,
+                num_eval_samples=num_eval_samples,
+            )
+            return self.call(self.stub.Enroll, request)
+
+        answer = self.ask(once)
+        if not answer.enrolled:
+            _layout(answer.layout_json).check_same(layout)
+            raise LayoutMismatchError("the coordinator says that the models differ")
+        self.sizes = sizes_of(layout)
+
+    def decline(self, run_id: str, reason: str) -> None:
+        """Say that this silo will not take part, and why."""
+        self.ask(
+            lambda s: self.call(
+                self.stub.Decline, pb.DeclineRequest(session=s, run_id=run_id, reason=reason)
+            )
+        )
+
+    def report_evaluation(self, run_id: str, model_index: int, sums: Mapping[str, Sum]) -> None:
+        """Send sums over this silo's test data; those that measure nothing stay here."""
+        metrics = {
+            k: pb.MetricSum(total=s.total, num=s.num) for k, s in sums.items() if measures(k, s)
+        }
+        self.ask(
+            lambda s: self.call(
+                self.stub.ReportEvaluation,
+                pb.ReportEvaluationRequest(
+                    session=s, run_id=run_id, model_index=model_index, metrics=metrics
+                ),
+            )
+        )
+
+    def report(self, log_lines: Sequence[LogLine] = (), **fields: Any) -> str:
+        """One heartbeat; returns the directive by name.
+
+        Args:
+            log_lines: Number, age in seconds, level and text of each.
+            **fields: The others of ReportRequest.
+
+        Raises:
+            TransportError: Not retried; the next heartbeat comes soon.
+        """
+        fields["phase"] = PHASES[fields["phase"]]
+        fields["log_lines"] = [
+            pb.LogLine(number=number, age_s=age_s, level=level, text=text)
+            for number, age_s, level, text in log_lines
+        ]
+        fields |= {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
+        session = self.session
+        try:
+            answer = self.call(self.stub.Report, pb.ReportRequest(session=session, **fields))
+        except SessionError:
+            self.rejoin(session)
+            answer = self.call(self.stub.Report, pb.ReportRequest(session=self.session, **fields))
+        self.counts.heard_at = time.monotonic()
+        return str(pb.Directive.Name(answer.directive))
+
+
+def measures(name: str, of: Sum) -> bool:
+    """Whether a sum tells anything: a silo may have no sample of a class, or numbers overflow."""
+    finite = math.isfinite(of.total) and math.isfinite(of.num)
+    if not finite:
+        log.warning("metric %r is not finite here (%s of %s); it is not sent", name, *of)
+    return finite and of.num != 0
+
+
+def _layout(text: str) -> Layout:
+    """The run's layout, as the coordinator writes it.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    try:
+        return Layout.from_json(text)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ProtocolError(f"the coordinator's layout cannot be read: {error!r}") from None
+
+
+def understood(run_id: str, text: str, digest: str) -> RunConfig:
+    """A run's configuration, if it is understood here.
+
+    A field that is unknown here does not count where it is at the coordinator's default: the digest
+    is over the others.
+
+    Raises:
+        UnknownRunError: It is not.
+    """
+    try:
+        fields = dict(json.loads(text))
+        unknown = sorted(set(fields) - set(RunConfig.model_fields))
+        known = {k: v for k, v in fields.items() if k not in unknown}
+        config = validate(RunConfig, known, "its settings")
+    except (ConfigError, ValueError, TypeError) as error:
+        raise UnknownRunError(run_id, str(error)) from None
+    if config.digest != digest:
+        why = f"it uses {', '.join(unknown)}" if unknown else "its defaults are others"
+        raise UnknownRunError(run_id, why)
+    return config
+
+
+__all__ = ["Connection", "LostRunError", "Offer", "UnknownRunError"]

@@ -1,0 +1,1 @@
+"""What a silo remembers on disk."""

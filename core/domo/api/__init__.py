@@ -1,0 +1,1 @@
+"""A coordinator's REST from outside: the JSON, and a client."""

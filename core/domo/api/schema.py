@@ -1,0 +1,254 @@
+"""What a coordinator tells of itself: frozen objects, the JSON of REST.
+
+The coordinator makes them and `domo.api.client` reads them: one definition for both ends. A field
+that this version does not know is left out in silence, so a newer coordinator can be read too.
+Times are ISO 8601 in UTC; durations are seconds of the coordinator's monotonic clock.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RunState = Literal[
+    "QUEUED", "WAITING", "OPEN", "CLOSING", "EVALUATING", "PAUSED", "FINISHED", "FAILED", "STOPPED"
+]
+"""QUEUED until its turn; then the states of DESIGN section 6."""
+ENDED: tuple[RunState, ...] = ("FINISHED", "FAILED", "STOPPED")
+
+SiloPhase = Literal[
+    "idle", "enrolled", "waiting", "downloading", "evaluating", "training", "uploading", "failed",
+    "offline",
+]  # fmt: skip
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Resources(_Frozen):
+    """Memory, GPU and disk of a silo, as it says; None: not known there."""
+
+    gpu_memory_used_bytes: int | None = None
+    """Of the device that it trains on, by all processes."""
+    gpu_memory_total_bytes: int | None = None
+    gpu_busy: float | None = None
+    """Share of the last moments in which the GPU worked, 0 to 1."""
+    process_memory_bytes: int | None = None
+    """Resident."""
+    memory_available_bytes: int | None = None
+    """Of the machine, or of its container."""
+    memory_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    """Where its state folder is."""
+
+
+class SiloStatus(_Frozen):
+    """One silo that has ever joined."""
+
+    silo_id: str = Field(examples=["site-a"])
+    role: Literal["trainer", "evaluator"] = "trainer"
+    phase: SiloPhase = "idle"
+    run_id: str | None = None
+    round_index: int | None = None
+    step: int = 0
+    num_steps: int = 0
+    loss: float | None = None
+    bytes_sent: int = 0
+    """By the silo, model payload as it was on the wire, this session."""
+    bytes_received: int = 0
+    num_samples: int | None = None
+    num_eval_samples: int | None = None
+    device: str = ""
+    software_version: str = ""
+    last_seen_s: float | None = None
+    """Seconds since it was last heard of; None if not since this coordinator started."""
+    error: str | None = None
+    """Its last failure, until it works again."""
+    dropped: str | None = None
+    """Why an admin has left it out; None: it takes part."""
+    away: str | None = None
+    """Why it is offline, as far as that is known."""
+    phase_s: float | None = None
+    """Seconds in this phase, since somebody looked; offline: since it was last heard of."""
+    sent_per_s: float | None = None
+    """Bytes a second over the last 10 s."""
+    received_per_s: float | None = None
+    resources: Resources | None = None
+    certificate_end: str | None = None
+    """When the certificate that it joined with ends; None: it showed none, or has not joined."""
+
+
+class MetricPoint(_Frozen):
+    """The server model x_{model_index} tested over the federation: exact means."""
+
+    model_index: int
+    metrics: Mapping[str, float] = Field(examples=[{"accuracy": 0.91, "loss": 0.3}])
+    num_silos: int
+    num_samples: float
+
+
+class Participant(_Frozen):
+    """One silo's part in one round."""
+
+    silo_id: str
+    weight: float
+    """omega_k, raw."""
+    num_steps: int
+    """P_k."""
+    update_norm: float | None = None
+    train_loss: float | None = None
+    cosine: float | None = None
+    """Of its update to the server momentum before the round; None where either is 0."""
+
+
+class RoundRecord(_Frozen):
+    """One round, committed or being closed."""
+
+    round_index: int
+    state: Literal["CLOSING", "COMMITTED"]
+    opened_at: str | None = None
+    closed_at: str | None = None
+    duration_s: float | None = None
+    local_lr: float
+    reference_steps: float
+    """P_ref."""
+    participants: Sequence[Participant]
+    left_out: Mapping[str, str] = {}
+    """Sampled silos without an update in this round, and why."""
+    train_loss: float | None = None
+    """Weighted mean over the participants."""
+    drift: float | None = None
+    """Spread of the updates around their mean, relative to it; None until the commit."""
+
+
+class RunSummary(_Frozen):
+    """One run, short."""
+
+    run_id: str = Field(examples=["2-domo-digits"])
+    name: str
+    method: str = Field(examples=["DOMO"])
+    task: str = Field(examples=["digits"])
+    state: RunState
+    num_rounds: int
+    rounds_done: int
+    """Committed rounds: the model is x_{rounds_done}."""
+    detail: str = ""
+    """What it is doing or waiting for, or why it ended, in words."""
+    accuracy: float | None = None
+    loss: float | None = None
+    """Latest test numbers."""
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    remaining_s: float | None = None
+    """Estimate, from the rounds so far."""
+    complete: bool | None = None
+    """Whether every sampled silo contributed to every committed round."""
+    stalled: str | None = None
+    """Why it makes no progress and what to do, in words; None: nothing is known to hold it up."""
+    stalled_s: float | None = None
+    """Seconds since that was noticed."""
+
+
+class RunDetail(RunSummary):
+    """One run with everything but its rounds."""
+
+    config: Mapping[str, Any]
+    roster: Sequence[str]
+    num_params: int | None = None
+    checkpoint_digest: str | None = None
+    """xxh3-128 over the last committed checkpoint: x_r, m_r and all else that is in it."""
+    metrics: Sequence[MetricPoint] = ()
+    waiting_for: Sequence[str] = ()
+    """Silos whose update (or enrolment) the run waits for."""
+
+
+class Event(_Frozen):
+    """Something that happened, for people."""
+
+    event_id: int
+    at: str
+    kind: str = Field(examples=["round-committed"])
+    text: str
+    run_id: str | None = None
+    silo_id: str | None = None
+
+
+class Status(_Frozen):
+    """The coordinator at a glance."""
+
+    version: str
+    uptime_s: float
+    grpc_address: str
+    tls: bool
+    current_run: RunSummary | None
+    num_queued: int
+    num_silos_online: int
+    silos: Sequence[SiloStatus]
+    certificate_end: str | None = None
+    """When the coordinator's own certificate ends; None: no TLS."""
+
+
+class LogLine(_Frozen):
+    """One line of a silo's log, by the coordinator's clock."""
+
+    number: int
+    """Counts up; ask for those above the last one."""
+    at: str
+    level: Literal["INFO", "WARNING", "ERROR"]
+    text: str
+
+
+class SiloLog(_Frozen):
+    """The last lines of a silo's log."""
+
+    shared: bool = Field(description="Whether its operator lets it send them.")
+    lines: Sequence[LogLine] = Field(description="Oldest first, 200 at most.")
+    began_at: str | None = Field(
+        None, description="Since when lines are counted; with another one numbers begin at 1 again."
+    )
+
+
+class SiloRound(_Frozen):
+    """A silo's part in one round that it was sampled for."""
+
+    round_index: int
+    state: Literal["CLOSING", "COMMITTED"]
+    took_part: bool
+    left_out: str | None = Field(description="Why its update is not in this round's model.")
+    num_steps: int | None = Field(description="P_k, if it took part.")
+    update_norm: float | None
+    train_loss: float | None
+
+
+class SiloDetail(SiloStatus):
+    """One silo with what it has done lately."""
+
+    rounds_run_id: str | None = Field(
+        description="The run that `rounds` are of: the current one; the newest if none is current."
+    )
+    rounds: Sequence[SiloRound] = Field(
+        description="Its part in the last 300 rounds of the run, oldest first."
+    )
+    events: Sequence[Event] = Field(description="The last 50 that concern it, oldest first.")
+    advice: str | None = Field(None, description="What to do about its `error`.")
+
+
+class History(_Frozen):
+    """Everything that is known of one run except its vectors."""
+
+    format_version: int = 1
+    run: RunDetail = Field(description="With its config, its roster and its test metrics.")
+    rounds: Sequence[RoundRecord]
+
+
+class StreamMessage(_Frozen):
+    """The data of one `status` event of the stream."""
+
+    status: Status
+    run: RunDetail | None = Field(
+        description="The current run; the newest if none is current. Of its metrics those that are "
+        "not as in the last message: they replace those from their first model_index on."
+    )
+    events: Sequence[Event] = Field(description="New since the last message, oldest first.")

@@ -1,0 +1,231 @@
+"""Several methods over several seeds: the numbers, a table, a plot.
+
+A seed changes the split over silos, the initial weights and the order of batches, and is the same
+for all methods, so methods can be compared seed by seed.
+"""
+
+import json
+import multiprocessing
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from domo.commands.demo_silos import PREFIX, shard_silos, silo_names
+from domo.errors import ConfigError, DivergenceError
+from domo.methods import PAPER_METHODS, canonical_name
+from domo.run_config import RunConfig
+from domo.simulation import ModelRecord, SimulatedSilo, simulate
+from domo.tasks import load_task
+from domo.tasks.base import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all runs of a comparison share.
+
+    Attributes:
+        config: The run; its method and seed are replaced.
+        root: The task's data.
+        prefix: Silo i is called `{prefix}{i}`, where the run has no roster.
+        device: Where silos compute.
+    """
+
+    config: RunConfig
+    root: Path
+    prefix: str = PREFIX
+    device: str = "cpu"
+
+    def load(self) -> tuple[Task, list[SimulatedSilo]]:
+        """The task and its silos, as the run's seed splits the data."""
+        c = self.config
+        return _load(c.task, self.root, silo_names(c, self.prefix), c.similarity, c.seed)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Every number of a comparison.
+
+    Attributes:
+        config: What all runs share.
+        metric: What is compared: `accuracy`, or `loss` for a task without accuracy.
+        methods: In the order asked for.
+        seeds: In the order asked for.
+        model_indices: The i of each x_i that was tested.
+        curves: (method, seed) -> the metric at each model index.
+        losses: (method, seed) -> mean training loss of each round.
+    """
+
+    config: RunConfig
+    metric: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    model_indices: tuple[int, ...] = ()
+    curves: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    losses: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+
+    def finals(self, method: str) -> list[float]:
+        """The metric of x_R, a value for each seed."""
+        return [self.curves[method, seed][-1] for seed in self.seeds]
+
+    def mean_curve(self, method: str) -> tuple[list[float], list[float]]:
+        """Mean and standard deviation over seeds at each model index."""
+        columns = list(zip(*(self.curves[method, s] for s in self.seeds), strict=True))
+        return [statistics.fmean(c) for c in columns], [deviation(c) for c in columns]
+
+    @property
+    def best(self) -> str:
+        """The method with the best mean in the end."""
+        pick = max if self.metric == "accuracy" else min
+        return pick(self.methods, key=lambda m: statistics.fmean(self.finals(m)))
+
+    def shown(self, value: float, sign: str = "") -> str:
+        """A value as people read it: accuracy in per cent."""
+        return f"{100 * value:{sign}.2f}" if self.metric == "accuracy" else f"{value:{sign}.4f}"
+
+    def rows(self) -> Iterator[tuple[str, str, str, list[str]]]:
+        """Method, mean, standard deviation and the value of each seed."""
+        for method in self.methods:
+            values = self.finals(method)
+            mean, std = self.shown(statistics.fmean(values)), self.shown(deviation(values))
+            yield method, mean, std, [self.shown(v) for v in values]
+
+    @property
+    def heading(self) -> str:
+        """What the numbers are."""
+        unit = ", %" if self.metric == "accuracy" else ""
+        return f"test {self.metric} after {self.config.num_rounds} rounds{unit}"
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Standard deviation of a sample; 0 for a single value."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """`all` (the paper's eight), or names separated by commas.
+
+    Raises:
+        ConfigError: An unknown or a repeated method.
+    """
+    if text.strip().lower() == "all":
+        return PAPER_METHODS
+    names = tuple(canonical_name(n.strip()) for n in text.split(",") if n.strip())
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"--compare {text!r}: give `all`, or each method once, with commas")
+    return names
+
+
+def compare(
+    setting: Setting,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    on_done: Callable[[str, int, str, float], None] | None = None,
+) -> Comparison:
+    """Run every method with every seed.
+
+    Args:
+        setting: What the runs share.
+        methods: Names from the tables of `domo.methods`.
+        seeds: One run of each method for each.
+        jobs: Processes; any number gives the same bytes.
+        on_done: Called with method, seed, and the name and final value of the metric.
+
+    Raises:
+        ConfigError: The runs test nothing, so there is nothing to compare.
+        DivergenceError: Names the method and the seed.
+    """
+    cells = [(m, s) for s in seeds for m in methods]  # seed by seed: silos are loaded once
+    configs = [setting.config.model_copy(update={"method": m, "seed": s}) for m, s in cells]
+    todo = [Setting(c, setting.root, setting.prefix, setting.device) for c in configs]
+    out = Comparison(setting.config, "accuracy", tuple(methods), tuple(seeds))
+    for (method, seed), history in zip(cells, _map(todo, jobs), strict=True):
+        tested = [r for r in history if r.metrics]
+        if not tested or tested[-1].model_index != setting.config.num_rounds:
+            raise ConfigError("nothing to compare: the task has no test data, or it is never used")
+        out.metric = "accuracy" if "accuracy" in tested[0].metrics else "loss"
+        out.model_indices = tuple(r.model_index for r in tested)
+        out.curves[method, seed] = [r.metrics[out.metric] for r in tested]
+        out.losses[method, seed] = [r.made_by.train_loss for r in history if r.made_by]
+        if on_done:
+            on_done(method, seed, out.metric, out.curves[method, seed][-1])
+    return out
+
+
+def _map(todo: Sequence[Setting], jobs: int) -> Iterator[list[ModelRecord]]:
+    if jobs <= 1:
+        yield from map(run_one, todo)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield from pool.map(run_one, todo)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_one(setting: Setting) -> list[ModelRecord]:
+    """One run of a comparison; in a process of its own where there are several jobs."""
+    c = setting.config
+    task, silos = setting.load()
+    try:
+        return simulate(c, task, silos, device=setting.device).history
+    except DivergenceError as error:
+        raise DivergenceError(f"{c.method}, seed {c.seed}: {error}", error.count) from error
+
+
+@lru_cache(maxsize=1)
+def _load(
+    name: str, root: Path, names: tuple[str, ...], similarity: float, seed: int
+) -> tuple[Task, list[SimulatedSilo]]:
+    task = load_task(name)
+    return task, shard_silos(task, root, names, similarity, seed)
+
+
+def rich_table(c: Comparison) -> Table:
+    """The table for a terminal; the best method in bold."""
+    table = Table(title=f"{c.config.task}: {c.heading}")
+    table.add_column("method")
+    for name in ("mean", "std", *(f"seed {s}" for s in c.seeds)):
+        table.add_column(name, justify="right")
+    for method, mean, std, values in c.rows():
+        table.add_row(method, mean, std, *values, style="bold" if method == c.best else None)
+    return table
+
+
+def markdown(c: Comparison) -> str:
+    """The table in markdown, every seed's number in it."""
+    head = ["method", "mean", "std", *(f"seed {s}" for s in c.seeds)]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for method, mean, std, values in c.rows():
+        mark = "**" if method == c.best else ""
+        lines.append([f"{mark}{method}{mark}", f"{mark}{mean}{mark}", std, *values])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_json(c: Comparison) -> str:
+    """Every number of every seed."""
+    body: dict[str, Any] = {
+        "metric": c.metric,
+        "model_indices": c.model_indices,
+        "seeds": c.seeds,
+        "config": c.config.model_dump(mode="json", exclude={"method", "seed"}),
+        "methods": {
+            m: {
+                "mean": statistics.fmean(c.finals(m)),
+                "std": deviation(c.finals(m)),
+                "final": dict(zip(c.seeds, c.finals(m), strict=True)),
+                "curve": {s: c.curves[m, s] for s in c.seeds},
+                "train_loss": {s: c.losses[m, s] for s in c.seeds},
+            }
+            for m in c.methods
+        },
+    }
+    return json.dumps(body, indent=1) + "\n"

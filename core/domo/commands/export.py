@@ -1,0 +1,239 @@
+"""What `domo export` does: a model of domo, as a file that other tools load, with its card."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import Literal, get_args
+
+import torch
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from torch import Tensor
+
+from domo.api.client import Coordinator
+from domo.errors import ConfigError, TaskError
+from domo.model.card import card_in, markdown
+from domo.model.flat import Layout, Section
+from domo.model.model_file import check_content, open_model, pack, save_model
+from domo.model.onnx_export import example_inputs, need_onnx, write_onnx
+from domo.model.tensor_file import TensorFile
+from domo.ops.console import console, say
+from domo.tasks import load_task
+from domo.tasks.base import Task
+from domo.training.initial import build_model
+
+Format = Literal["torch", "safetensors", "onnx"]
+ENDINGS: dict[str, Format] = {
+    ".safetensors": "safetensors",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".bin": "torch",
+    ".onnx": "onnx",
+}
+"""Endings of files; the first of a format is the one it gets by default."""
+FINAL = "model.safetensors"
+CARD_FILE = "README.md"
+
+
+def export(
+    source: str,
+    form: str | None,
+    out: Path,
+    server: str,
+    task_name: str | None,
+    data: Path | None,
+    force: bool,
+) -> None:
+    """Write a model and its card.
+
+    Args:
+        source: A file, the folder of a run, or a run at a coordinator.
+        form: A `Format`; by the ending of `out`, or safetensors, by default.
+        out: A folder, or a file with one of `ENDINGS`.
+        server: The coordinator's dashboard.
+        task_name: Instead of the task that the model names.
+        data: Folder with samples, for a task that gives no example of its input.
+        force: Write over what is there.
+
+    Raises:
+        ConfigError: A flag is wrong, something is in the way, or it is no model.
+        TaskError: The task cannot be imported, or the model is not its.
+        StateError: The file is damaged.
+        CoordinatorUnavailableError: Nobody answers.
+    """
+    chosen = find_format(form, out)
+    path, card_path = names(chosen, out)
+    keep_off([path], force)
+    if chosen == "onnx":
+        need_onnx()
+    room = next(p for p in path.absolute().parents if p.is_dir())  # on the same disk
+    with TemporaryDirectory(dir=room, prefix=".domo-export-") as scratch:
+        file = find(source, server, Path(scratch))
+        layout, _ = open_model(file.path)
+        if not check_content(file):
+            say("not checked: the file has no digest, as those of older versions", style="yellow")
+        card = card_in(file.metadata)
+        readme = markdown(card) if card is not None else None
+        if readme is not None and card_path.exists() and card_path.read_text("utf-8") != readme:
+            keep_off([card_path], force)
+        task = named_task(file, task_name) if task_name or chosen == "onnx" else None
+        made = Path(scratch) / "made"
+        made.mkdir()
+        note = write(file, layout, chosen, task, data, made / path.name)
+        parts = {part: path.with_name(part.name) for part in sorted(made.iterdir())}
+        keep_off(parts.values(), force)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for part, place in parts.items():
+            part.replace(place)
+    say(f"model: {path}: {note}")
+    if readme is None:
+        say("card:  none: checkpoints and files of older versions have none", style="yellow")
+    else:
+        card_path.write_text(readme, encoding="utf-8")
+        say(f"card:  {card_path}")
+
+
+def keep_off(paths: Iterable[Path], force: bool) -> None:
+    """Do not write over files.
+
+    Raises:
+        ConfigError: One of them is there, and it is not forced.
+    """
+    there = next((p for p in paths if p.exists()), None)
+    if there is not None and not force:
+        raise ConfigError(f"{there} is there already: give another --out, or --force")
+
+
+def find_format(form: str | None, out: Path) -> Format:
+    """What to write.
+
+    Raises:
+        ConfigError: No such format, or `out` is named as one of another.
+    """
+    by_ending = ENDINGS.get(out.suffix)
+    known: tuple[Format, ...] = get_args(Format)
+    if form is None:
+        return by_ending or "safetensors"
+    chosen = next((f for f in known if f == form), None)
+    if chosen is None:
+        raise ConfigError(f"--format {form!r}: must be {', '.join(known)}")
+    if by_ending not in (None, chosen):
+        raise ConfigError(f"--out {out} is named as {by_ending}, and --format is {form}")
+    return chosen
+
+
+def names(form: Format, out: Path) -> tuple[Path, Path]:
+    """The model's file and the card's: README.md in a folder, else beside it with its name."""
+    if out.suffix in ENDINGS:
+        return out, out.with_suffix(".md")
+    ending = next(e for e, f in ENDINGS.items() if f == form)
+    return out / f"model{ending}", out / CARD_FILE
+
+
+def find(source: str, server: str, scratch: Path) -> TensorFile:
+    """The model's file: local, made of a checkpoint, or fetched from a coordinator.
+
+    Raises:
+        ConfigError: No such file or run, or it is no model.
+    """
+    path = Path(source)
+    if path.is_dir():
+        path /= FINAL
+        if not path.exists():
+            raise ConfigError(f"there is no {FINAL} in {source}: the run has not ended, or is none")
+    elif not path.exists() and (path.suffix in ENDINGS or len(path.parts) > 1):
+        raise ConfigError(f"there is no file {source}")
+    elif not path.exists():
+        return TensorFile.open(fetch(source, server, scratch))
+    file = TensorFile.open(path)
+    return file if "domo_layout" in file.metadata else from_checkpoint(file, scratch / FINAL)
+
+
+def fetch(run_id: str, server: str, folder: Path) -> Path:
+    """The newest model of a run, with a bar on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    bar = Progress(
+        *columns,
+        TransferSpeedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar, Coordinator(server) as coordinator:
+        fetched = bar.add_task(f"fetching {run_id}", total=None)
+        return coordinator.download_model(
+            run_id, folder, lambda done, total: bar.update(fetched, completed=done, total=total)
+        )
+
+
+def from_checkpoint(file: TensorFile, path: Path) -> TensorFile:
+    """A whole model of a coordinator's checkpoint and the x_0 of its run.
+
+    Raises:
+        ConfigError: It is no checkpoint, or x_0 is not where a run has it.
+    """
+    if not {"x", "m"} <= {s.name for s in file.specs}:
+        raise ConfigError(
+            f"{file.path} holds tensors, but no model that domo wrote: its layout is missing. Give "
+            f"{FINAL} of a run, a checkpoint in its folder, or the id of a run"
+        )
+    x0 = file.path.parent.parent / "x0.safetensors"
+    if not x0.exists():
+        raise ConfigError(
+            f"{file.path} is a coordinator's checkpoint; it needs the layout that lies in {x0}, "
+            "which is not there"
+        )
+    layout, initial = open_model(x0)
+    vectors = pack(layout, {e.name: initial.read(e.name) for e in layout.entries})
+    vectors[Section.TRAINABLE] = file.read("x")
+    for section in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER):
+        vectors[section] = file.read(section.value)
+    kept = {k: v for k, v in initial.metadata.items() if k in ("task", "seed")}
+    save_model(path, layout, vectors, kept | {"round_index": file.metadata["round_index"]})
+    return TensorFile.open(path)
+
+
+def named_task(file: TensorFile, task_name: str | None) -> Task:
+    """The task given, or the one that the model names.
+
+    Raises:
+        TaskError: It cannot be imported.
+        ConfigError: None is named.
+    """
+    name = task_name or file.metadata.get("task")
+    if not name:
+        raise ConfigError("the model does not say of which task it is: give --task")
+    try:
+        return load_task(name)
+    except TaskError as error:
+        hint = "" if task_name else "; --task names another"
+        raise TaskError(f"this needs the task {name} of the model: {error}{hint}") from error
+
+
+def write(
+    file: TensorFile, layout: Layout, form: Format, task: Task | None, data: Path | None, path: Path
+) -> str:
+    """Write the model in a format; what is to be said of it."""
+    notes = [f"{layout.num_params:,} trained parameters"]
+    if form == "safetensors":
+        copyfile(file.path, path)
+    if form == "torch":
+        torch.save(state_dict(file, layout), path)
+    if task is not None:
+        module = build_model(task, 0)
+        try:
+            module.load_state_dict(state_dict(file, layout))
+        except RuntimeError as error:
+            told = " ".join(str(error).split())  # torch's has many lines
+            raise TaskError(f"the model is not one of the task's: {told}") from None
+        notes.append("it loads into the task's module")
+        if form == "onnx":
+            kept = {k: v for k, v in file.metadata.items() if k != "domo_layout"}
+            notes.append(write_onnx(module.eval(), example_inputs(task, data), path, kept))
+    return "; ".join(notes)
+
+
+def state_dict(file: TensorFile, layout: Layout) -> dict[str, Tensor]:
+    """All tensors by name; tied ones are one tensor under several names."""
+    state = {e.name: file.read(e.name) for e in layout.entries}
+    return state | {alias: state[name] for alias, name in layout.aliases.items()}

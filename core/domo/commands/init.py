@@ -1,0 +1,50 @@
+"""What `domo init` does: a complete initial model in one file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from domo.errors import ConfigError
+from domo.model.flat import Section
+from domo.model.model_file import save_model
+from domo.ops.console import say
+from domo.tasks import load_task
+from domo.training.initial import build_initial
+
+
+def make_initial(task_name: str, seed: int, out: Path, weights: Path | None) -> None:
+    """Build a task's model under a seed, or around given weights, and write it."""
+    layout, vectors = build_initial(
+        load_task(task_name), seed, read_weights(weights) if weights else None
+    )
+    save_model(out, layout, vectors, {"task": task_name, "seed": str(seed)})
+    frozen = sum(e.numel for e in layout.section(Section.FROZEN))
+    say(
+        f"{out}: {layout.num_params:,} trained and {frozen:,} frozen parameters\n"
+        f'next: initial_model = "{out}" in a run\'s configuration'
+    )
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors by name from a safetensors file, or from a state dict that torch saved.
+
+    Raises:
+        ConfigError: No such file, or not one of the two.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        named = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ConfigError(f"--weights {path}: no such file") from None
+    except Exception as error:  # an unpickler can raise anything on a file that is none
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"--weights {path}: cannot be read: {reason}") from None
+    if not isinstance(named, Mapping) or not all(isinstance(v, Tensor) for v in named.values()):
+        raise ConfigError(
+            f"--weights {path}: needs tensors by name, as torch.save(model.state_dict(), ...) makes"
+        )
+    return dict(named)

@@ -1,0 +1,273 @@
+"""The command `domo`: simulate, compare, prepare models and data.
+
+What speaks to a coordinator is in `domo.remote.cli`.
+
+Modules that need torch are imported when a command runs, so that help and mistakes are quick.
+"""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from platformdirs import user_cache_path
+
+from domo.errors import ConfigError
+from domo.ops.console import console, friendly_errors, say
+from domo.ops.exit_codes import OF_ERRORS, TERMINATED
+from domo.ops.logs import setup_logging
+from domo.remote.cli import DASHBOARD, Server, remote_app
+
+app = typer.Typer(
+    name="domo",
+    help="Cross-silo federated learning with coordinated momenta.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(help="Prepare data.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        envvar="DOMO_DATA",
+        help="Folder with the task's data; by default domo's folder in the user's cache.",
+    ),
+]
+
+
+def main() -> None:
+    """Entry point of the console script; SIGTERM too leaves the terminal as it was."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    app()
+
+
+def data_root(given: Path | None) -> Path:
+    """Where a task's data lies."""
+    return given or user_cache_path("domo")
+
+
+@app.callback()
+@friendly_errors()
+def _before() -> None:
+    setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
+    logging.getLogger("domo.tasks").setLevel(logging.INFO)  # what is downloaded, and how large
+
+
+def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigError(f"{flag} {text!r}: needs numbers separated by commas") from None
+
+
+@app.command()
+@friendly_errors(OF_ERRORS)
+def simulate(
+    method: Annotated[str | None, typer.Option(help="Method [default: DOMO].")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Named task (see `domo tasks`) or module:Class [default: digits]."),
+    ] = None,
+    silos: Annotated[int | None, typer.Option(help="K [default: 4].")] = None,
+    similarity: Annotated[
+        float | None, typer.Option(help="Share of data dealt at random [default: 0.05].")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="R [default: 15].")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything [default: 0].")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Several seeds, such as 0,1,2; compares over them.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Local step size eta [default: 0.05].")] = None,
+    lr_milestones: Annotated[
+        str | None, typer.Option(help="Fractions of the rounds where eta decays: 0.6,0.8.")
+    ] = None,
+    local_epochs: Annotated[
+        float | None, typer.Option(help="Passes over local data in a round [default: 1].")
+    ] = None,
+    local_steps: Annotated[int | None, typer.Option(help="Local steps instead.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="[default: 32].")] = None,
+    server_momentum: Annotated[float | None, typer.Option(help="mu_s [default: 0.9].")] = None,
+    local_momentum: Annotated[float | None, typer.Option(help="mu_l [default: 0.6].")] = None,
+    fusion_coef: Annotated[float | None, typer.Option(help="beta [default: 0.9].")] = None,
+    server_lr: Annotated[float | None, typer.Option(help="alpha [default: 1].")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="[default: 0].")] = None,
+    participation: Annotated[
+        int | None, typer.Option(help="S of the K silos in each round [default: all].")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="uniform or samples [default: uniform].")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch [default: 1].")] = None,
+    data: DataRoot = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with [[runs]]; flags win over it.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run in the file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for what is made [default: runs/TITLE].")
+    ] = None,
+    compare: Annotated[
+        str | None, typer.Option(help='`all`, or methods such as "DOMO,FedAvg".')
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes of a comparison.")] = 1,
+    silo_name_prefix: Annotated[str, typer.Option(help="Silo i is called PREFIXi.")] = "silo-",
+    device: Annotated[str, typer.Option(help="Where silos compute, such as cuda.")] = "cpu",
+    replay: Annotated[
+        str | None,
+        typer.Option(help="Run a recorded run again: history.json of a coordinator, file or URL."),
+    ] = None,
+    silo_data: Annotated[
+        list[str] | None,
+        typer.Option(help="With --replay: NAME=DIR, own data of a silo; may be repeated."),
+    ] = None,
+    initial_model: Annotated[
+        Path | None, typer.Option(help="With --replay: x_0, where it was given to the run.")
+    ] = None,
+) -> None:
+    """Run a federation in this process, one silo after another; no network, the same bytes.
+
+    Without flags: DOMO on real digits, 4 silos that hold mostly different digits, 15 rounds.
+    """
+    from domo.commands import simulate as simulate_command
+    from domo.commands.compare import Setting, parse_methods
+
+    flags = {
+        "method": method,
+        "task": task,
+        "num_silos": silos,
+        "similarity": similarity,
+        "num_rounds": rounds,
+        "seed": seed,
+        "local_lr": lr,
+        "lr_milestones": _numbers("--lr-milestones", lr_milestones),
+        "local_epochs": local_epochs,
+        "local_steps": local_steps,
+        "batch_size": batch_size,
+        "server_momentum": server_momentum,
+        "local_momentum": local_momentum,
+        "fusion_coef": fusion_coef,
+        "server_lr": server_lr,
+        "weight_decay": weight_decay,
+        "participation": participation,
+        "weights": weights,
+        "threads": threads,
+    }
+    if replay is not None:
+        from domo.commands.replay import replay_run
+
+        others = {"--config": config, "--run": run, "--compare": compare, "--seeds": seeds}
+        given = [simulate_command.FLAGS[k] for k, v in flags.items() if v is not None]
+        given += [name for name, value in others.items() if value is not None]
+        if given:
+            raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")
+        own = silo_data or ()
+        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, device, out)
+        return
+    if silo_data or initial_model:
+        raise ConfigError("--silo-data and --initial-model belong to --replay")
+    chosen = simulate_command.make_config(flags, config, run)
+    setting = Setting(chosen, data_root(data), silo_name_prefix, device)
+    several = simulate_command.parse_seeds(seeds) if seeds else (chosen.seed,)
+    simulate_command.check_device(device)
+    if compare is None and len(several) == 1:
+        only = chosen.model_copy(update={"seed": several[0]})
+        setting = Setting(only, setting.root, setting.prefix, setting.device)
+        simulate_command.run_single(setting, out or Path("runs") / only.title)
+        return
+    methods = parse_methods(compare) if compare else (chosen.method,)
+    folder = Path("runs") / f"compare-{chosen.task.replace(':', '.')}"
+    simulate_command.run_comparison(setting, methods, several, jobs, out or folder)
+
+
+@app.command()
+@friendly_errors()
+def tasks() -> None:
+    """List the named tasks."""
+    from rich.table import Table
+
+    from domo.tasks import TASKS
+
+    table = Table("task", "what is trained on what")
+    for name, (description, _) in TASKS.items():
+        table.add_row(name, description)
+    console.print(table)
+    say("your own: --task module:Class, importable from here")
+
+
+@app.command()
+@friendly_errors()
+def init(
+    task: Annotated[str, typer.Argument(help="Named task or module:Class.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights.")] = 0,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("x0.safetensors"),
+    weights: Annotated[
+        Path | None, typer.Option(help="Start from these: safetensors, or a torch state dict.")
+    ] = None,
+) -> None:
+    """Make the initial model of a run."""
+    from domo.commands.init import make_initial
+
+    make_initial(task, seed, out, weights)
+
+
+@app.command()
+@friendly_errors(OF_ERRORS)
+def export(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A run at a coordinator, a model.safetensors, a run's folder, a checkpoint."
+        ),
+    ],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="torch, safetensors or onnx [default: by --out, or safetensors]."
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for model and card; or a file, .pt, .safetensors or .onnx."),
+    ] = Path("export"),
+    server: Server = DASHBOARD,
+    task: Annotated[
+        str | None,
+        typer.Option(help="The task whose module it is [default: the one that it names]."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="For onnx: samples, if the task gives no example of one.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
+) -> None:
+    """Write a model as a file for PyTorch, safetensors or ONNX, with its card."""
+    from domo.commands.export import export as export_it
+
+    export_it(model, form, out, server, task, data, force)
+
+
+@data_app.command()
+@friendly_errors()
+def split(
+    out: Annotated[Path, typer.Option(help="Folder to write; one folder in it for each silo.")],
+    task: Annotated[str, typer.Option(help="Named task.")] = "digits",
+    silos: Annotated[int, typer.Option(min=1, help="K.")] = 4,
+    similarity: Annotated[float, typer.Option(min=0, max=1, help="Share dealt at random.")] = 0.05,
+    data: DataRoot = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+) -> None:
+    """Deal a public dataset out to silos, a folder for each."""
+    from domo.commands.split import split_data
+
+    split_data(task, data_root(data), silos, similarity, seed, out)
+
+
+app.add_typer(remote_app)

@@ -1,0 +1,256 @@
+"""`domo simulate --replay`: a run that a coordinator has recorded, run again with the same bytes.
+
+The record is the `history.json` that REST serves. It holds the configuration, the frozen roster and
+who took part in each committed round, so a run that went on without some silos is repeated too.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from domo.api.transport import Rest
+from domo.commands.simulate import check_device, run_and_keep
+from domo.errors import ConfigError, ReplayError
+from domo.ops.config_file import validate
+from domo.ops.console import say
+from domo.run_config import RunConfig
+from domo.simulation import SimulatedSilo, SimulationResult
+from domo.tasks import load_task
+from domo.tasks.base import Shard, Task
+from domo.training.batches import BatchLoader
+
+TIMEOUT_S = 60.0
+
+
+class RecordedPart(BaseModel):
+    """A silo's part in a round."""
+
+    silo_id: str
+    weight: float
+    num_steps: int
+
+
+class RecordedRound(BaseModel):
+    """A round."""
+
+    round_index: int
+    state: str
+    participants: tuple[RecordedPart, ...]
+
+
+class RecordedRun(BaseModel):
+    """What is used of a run's record."""
+
+    run_id: str
+    config: RunConfig
+    roster: tuple[str, ...]
+    rounds_done: int
+    checkpoint_digest: str | None = None
+
+
+class Recording(BaseModel):
+    """What is used of history.json."""
+
+    run: RecordedRun
+    rounds: tuple[RecordedRound, ...]
+
+    @property
+    def committed(self) -> tuple[RecordedRound, ...]:
+        """The rounds that made x_r of the record; further ones may follow in it."""
+        return self.rounds[: self.run.rounds_done]
+
+
+class SiloData(NamedTuple):
+    """Where a silo's data are.
+
+    Attributes:
+        root: A folder.
+        shard: (index, number of parts) of the public dataset in it; None: the silo's own data.
+    """
+
+    root: Path
+    shard: tuple[int, int] | None
+
+
+def replay_run(
+    source: str,
+    root: Path,
+    prefix: str,
+    own: Sequence[str],
+    initial_model: Path | None,
+    device: str,
+    out: Path | None,
+) -> SimulationResult:
+    """Run a recorded run again and compare the bytes.
+
+    Args:
+        source: history.json, a file or a URL.
+        root: Where public datasets lie.
+        prefix: The silo PREFIXi holds shard i.
+        own: `NAME=DIR` for silos with data of their own.
+        initial_model: x_0, where the run was given one.
+        device: Where silos compute.
+        out: Folder for what is made; `runs/replay-RUN` by default.
+
+    Raises:
+        ConfigError: The record cannot be read, or the data are not those of the run.
+        ReplayError: The run ends with other bytes.
+    """
+    check_device(device)
+    record = read_recording(source)
+    run, rounds = record.run, record.committed
+    config = with_initial_model(run.config, initial_model)
+    task = load_task(config.task)
+    data = find_data(run.roster, root, prefix, own)
+    silos = [load_silo(task, name, data[name], config) for name in run.roster]
+    check_parts(config, rounds, silos)
+    full = sum(len(r.participants) == len(run.roster) for r in rounds)
+    say(
+        f"{run.run_id}: {config.method} on {config.task}, {len(silos)} silos, {len(rounds)} of "
+        f"{config.num_rounds} rounds as they were recorded, {full} of them with all silos"
+    )
+    parts = [[p.silo_id for p in r.participants] for r in rounds]
+    folder = out or Path("runs") / f"replay-{run.run_id}"
+    result = run_and_keep(config, task, silos, device, folder, parts)
+    ours, theirs, r = result.checkpoint_digest, run.checkpoint_digest, len(rounds)
+    if theirs is None:
+        say(f"the record has no checkpoint_digest to compare with; here it is {ours}")
+    elif theirs != ours:
+        raise ReplayError(
+            f"other bytes: the checkpoint x_{r}, m_{r} of {run.run_id} has the digest {theirs}, "
+            f"here it is {ours}. Are data, initial model, torch and kind of device those of the "
+            "run?"
+        )
+    else:
+        say(f"same bytes: x_{r}, m_{r} and all else in the checkpoint of {run.run_id} ({ours})")
+    return result
+
+
+def read_recording(source: str) -> Recording:
+    """Read a record.
+
+    Args:
+        source: A file, or a URL such as http://127.0.0.1:8080/api/v1/runs/1-r/history.json.
+
+    Raises:
+        ConfigError: It cannot be read, is no history.json, or no round of it is committed.
+        NotFoundError: The coordinator at the URL has no such run.
+        CoordinatorUnavailableError: Nobody answers at the URL, or it cannot for the moment.
+    """
+    try:
+        body = json.loads(_fetch(source) if "://" in source else _read(source))
+    except ValueError:
+        raise ConfigError(f"--replay {source}: not JSON") from None
+    if not isinstance(body, dict) or not {"run", "rounds"} <= set(body):
+        raise ConfigError(
+            f"--replay {source}: not the history.json of a coordinator's run; REST has it at "
+            "/api/v1/runs/RUN/history.json"
+        )
+    record = validate(Recording, body, source)
+    rounds = record.committed
+    if not rounds:
+        raise ConfigError(f"--replay {source}: no round of {record.run.run_id} is committed")
+    good = [r.round_index == i and r.state == "COMMITTED" for i, r in enumerate(rounds)]
+    if not all(good) or len(rounds) < record.run.rounds_done:
+        raise ConfigError(f"--replay {source}: the record lacks committed rounds")
+    return record
+
+
+def _fetch(url: str) -> bytes:
+    with Rest(url, timeout_s=TIMEOUT_S) as rest, rest.faults():
+        answer = rest.http.get(url)
+        rest.check(answer)
+        return answer.content
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--replay {path}: cannot be read: {error.strerror}") from None
+
+
+def with_initial_model(config: RunConfig, path: Path | None) -> RunConfig:
+    """The run with the file of x_0 as it lies here.
+
+    Raises:
+        ConfigError: The run was given x_0, and there is no such file here.
+    """
+    if path is None and config.initial_model is not None:
+        path = Path(config.initial_model)
+    if path is None:
+        return config
+    if not path.is_file():
+        raise ConfigError(
+            f"the run began with the model in {path}, which is not here: give --initial-model "
+            "FILE. The coordinator keeps it as runs/RUN/x0.safetensors in its state folder"
+        )
+    return config.model_copy(update={"initial_model": str(path)})
+
+
+def find_data(
+    roster: Sequence[str], root: Path, prefix: str, own: Sequence[str]
+) -> Mapping[str, SiloData]:
+    """Where each silo's data are: its own folder, or its shard of the public dataset.
+
+    The silo PREFIXi holds shard i if the whole roster is named so; else a silo's place in the
+    roster is its shard.
+
+    Raises:
+        ConfigError: An entry of `own` is not NAME=DIR, or names no silo of the roster.
+    """
+    numbers = [name.removeprefix(prefix) for name in roster]
+    count = [str(i) for i in range(len(roster))]
+    by_name = sorted(numbers) == sorted(count) and all(s.startswith(prefix) for s in roster)
+    data = {}
+    for place, name in enumerate(roster):
+        index = int(numbers[place]) if by_name else place
+        data[name] = SiloData(root, (index, len(roster)))
+    for text in own:
+        name, equals, where = text.partition("=")
+        if not equals or name not in data:
+            known = ", ".join(roster)
+            raise ConfigError(f"--silo-data {text!r}: must be NAME=DIR, NAME being one of {known}")
+        shard = re.fullmatch(r"(\d+)/(\d+)", where)
+        if shard is not None:
+            data[name] = SiloData(root, (int(shard[1]), int(shard[2])))
+        else:
+            data[name] = SiloData(Path(where), None)
+    return data
+
+
+def load_silo(task: Task, name: str, data: SiloData, config: RunConfig) -> SimulatedSilo:
+    """A silo with its data."""
+    shard = None if data.shard is None else Shard(*data.shard, config.similarity, config.seed)
+    train = BatchLoader(task.train_data(data.root, shard))
+    load_eval = getattr(task, "eval_data", None)
+    held_out = load_eval(data.root, shard) if load_eval else None
+    evaluation = BatchLoader(held_out) if held_out is not None and len(held_out) else None
+    return SimulatedSilo(name, train, evaluation)
+
+
+def check_parts(
+    config: RunConfig, rounds: Sequence[RecordedRound], silos: Sequence[SimulatedSilo]
+) -> None:
+    """See that silos would have the weights and steps that are recorded.
+
+    Raises:
+        ConfigError: Other data than the run had.
+    """
+    samples = {s.silo_id: len(s.train) for s in silos if s.train is not None}
+    for r, recorded in enumerate(rounds):
+        for p in recorded.participants:
+            if p.silo_id not in samples:
+                raise ConfigError(f"round {r + 1} has {p.silo_id} in it, who is not on the roster")
+            n = samples[p.silo_id]
+            steps, weight = config.steps_at(r, p.silo_id, n), config.weight_of(p.silo_id, n)
+            if (steps, weight) != (p.num_steps, p.weight):
+                raise ConfigError(
+                    f"{p.silo_id} made {p.num_steps} steps with weight {p.weight:g} in round "
+                    f"{r + 1}; with the data here, {n} samples, it would make {steps} with weight "
+                    f"{weight:g}. Give the data that it had: --silo-data {p.silo_id}=DIR"
+                )

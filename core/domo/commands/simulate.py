@@ -1,0 +1,286 @@
+"""What `domo simulate` does: one run, or a comparison of methods."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import domo
+from domo.commands import compare
+from domo.commands.compare import Setting
+from domo.commands.plot import plot
+from domo.errors import ConfigError
+from domo.model.card import (
+    CardPoint,
+    CardSilo,
+    ModelCard,
+    metadata_of,
+    of_config,
+)
+from domo.model.flat import digest
+from domo.model.model_file import save_model
+from domo.ops.config_file import load_runs, validate
+from domo.ops.console import console, say
+from domo.run_config import RunConfig
+from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
+from domo.tasks.base import Task
+
+DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
+"""The demo: about a second of training on embedded data."""
+FLAGS = {
+    "num_rounds": "--rounds",
+    "num_silos": "--silos",
+    "local_lr": "--lr",
+    **{
+        key: "--" + key.replace("_", "-")
+        for key in (
+            "task",
+            "method",
+            "similarity",
+            "seed",
+            "lr_milestones",
+            "local_epochs",
+            "local_steps",
+            "batch_size",
+            "server_momentum",
+            "local_momentum",
+            "fusion_coef",
+            "server_lr",
+            "weight_decay",
+            "participation",
+            "weights",
+            "threads",
+        )
+    },
+}
+"""The keys of a run that have a flag."""
+
+
+def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) -> RunConfig:
+    """The run that flags and a file ask for; a flag wins over the file, both over the demo.
+
+    Args:
+        flags: Keys of `RunConfig` to values; None where a flag was not given.
+        path: TOML file with `[[runs]]`.
+        run: The name of the entry; not needed where there is one.
+
+    Raises:
+        ConfigError: Something is wrong; names the file or flag, and says what is allowed.
+    """
+    given = {k: v for k, v in flags.items() if v is not None}
+    entry, at = find_run(path, run) if path else ({}, "")
+    if path:
+        validate(RunConfig, entry, path, at=at)  # so that its faults are told as the file's
+    same = ({"local_epochs", "local_steps", "local_steps_list"}, {"num_silos", "roster"})
+    for group in same:  # a flag replaces other ways to say the same
+        if group & set(given):
+            entry = {k: v for k, v in entry.items() if k not in group}
+    demo = {k: v for k, v in DEFAULTS.items() if not (k == "num_silos" and "roster" in entry)}
+    return validate(RunConfig, demo | entry | given, "the command line", names=FLAGS)
+
+
+def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:
+    """One entry of `[[runs]]` and where it lies.
+
+    Raises:
+        ConfigError: No entry, none of that name, or several and no name.
+    """
+    runs = load_runs(path)
+    names = [str(r.get("name", f"number {i}")) for i, r in enumerate(runs)]
+    known = f"{path} has the runs {', '.join(names)}"
+    if name is None and len(runs) > 1:
+        raise ConfigError(f"{known}: choose one with --run NAME")
+    if name is not None and name not in names:
+        raise ConfigError(f"{known}, and no run {name!r}")
+    i = names.index(name) if name is not None else 0
+    return runs[i], f"runs[{i}]"
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds separated by commas.
+
+    Raises:
+        ConfigError: Not numbers, below 0, or one of them twice.
+    """
+    words = [word.strip() for word in text.split(",")]
+    seeds = tuple(int(word) for word in words if word.isdecimal())
+    if len(seeds) < len(words) or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"--seeds {text!r}: give numbers from 0 up, each once, such as 0,1,2")
+    return seeds
+
+
+def check_device(name: str) -> None:
+    """See that torch can use a device.
+
+    Raises:
+        ConfigError: It cannot; says why.
+    """
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"--device {name}: {reason}") from None
+
+
+def run_single(setting: Setting, out: Path) -> SimulationResult:
+    """One run, a line for each round; leaves the model and its history in `out`."""
+    config = setting.config
+    say(
+        f"{config.title}: {config.method} on {config.task}, {config.expected_silos} silos, "
+        f"similarity {100 * config.similarity:g} %, {config.num_rounds} rounds, seed {config.seed}"
+    )
+    task, silos = setting.load()
+    result = run_and_keep(config, task, silos, setting.device, out)
+    say("next:    domo simulate --compare all    (the paper's eight methods side by side)")
+    return result
+
+
+def run_and_keep(
+    config: RunConfig,
+    task: Task,
+    silos: Sequence[SimulatedSilo],
+    device: str,
+    out: Path,
+    participants: Sequence[Sequence[str]] | None = None,
+) -> SimulationResult:
+    """Run a simulation, a line for each round, and leave its model and history in `out`.
+
+    Args:
+        config: The run.
+        task: What is trained.
+        silos: All silos.
+        device: Where silos compute.
+        out: Folder; made if need be.
+        participants: The silos of each round, where they are recorded.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    with _progress() as bar:
+        rounds = bar.add_task("rounds", total=len(participants or ()) or config.num_rounds)
+
+        def show(record: ModelRecord) -> None:
+            say(_line(config, record, len(silos)))
+            bar.update(rounds, completed=record.model_index, refresh=True)
+
+        result = simulate(
+            config, task, silos, device=device, on_model=show, participants=participants
+        )
+    seconds = time.perf_counter() - began
+
+    metadata = {"run": config.title, "config_digest": config.digest}
+    metadata |= metadata_of(_card(config, result, silos), config)
+    save_model(out / "model.safetensors", result.layout, result.vectors, metadata)
+    body = {
+        "config": config.model_dump(mode="json"),
+        "config_digest": config.digest,
+        "model_digest": digest(result.x),
+        "checkpoint_digest": result.checkpoint_digest,
+        "seconds": round(seconds, 3),
+        "history": [asdict(r) for r in result.history],
+    }
+    (out / "history.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+    table = Table(show_header=False)
+    for name, value in result.history[-1].metrics.items():
+        table.add_row(f"test {name}", _shown(name, value))
+    steps = sum(sum(r.made_by.steps) for r in result.history if r.made_by)
+    table.add_row("time", f"{seconds:.1f} s for {steps} local steps and the tests")
+    table.add_row("digest of the model", digest(result.x))
+    table.add_row("digest of the momentum", digest(result.m))
+    console.print(table)
+    say(f"model:   {out / 'model.safetensors'}\nhistory: {out / 'history.json'}")
+    return result
+
+
+def _card(config: RunConfig, result: SimulationResult, silos: Sequence[SimulatedSilo]) -> ModelCard:
+    made = [r.made_by for r in result.history if r.made_by is not None]
+    took_part = Counter(silo_id for record in made for silo_id in record.participants)
+    sizes = {s.silo_id: len(s.train) for s in silos if s.train is not None}
+    return ModelCard(
+        **of_config(config),
+        simulated=True,
+        round_index=len(made),
+        num_params=result.layout.num_params,
+        silos=[
+            CardSilo(silo_id=s, num_samples=sizes[s], rounds=n)
+            for s, n in sorted(took_part.items())
+        ],
+        points=[
+            CardPoint(model_index=r.model_index, metrics=r.metrics)
+            for r in result.history
+            if r.metrics
+        ],
+        layout_digest=result.layout.digest,
+        checkpoint_digest=result.checkpoint_digest,
+        software_version=domo.__version__,
+    )
+
+
+def run_comparison(
+    setting: Setting, methods: tuple[str, ...], seeds: tuple[int, ...], jobs: int, out: Path
+) -> compare.Comparison:
+    """Several methods and seeds; leaves every number, a table and a plot in `out`."""
+    config = setting.config
+    say(
+        f"{len(methods)} methods x {len(seeds)} seeds on {config.task}: {config.expected_silos} "
+        f"silos, similarity {100 * config.similarity:g} %, {config.num_rounds} rounds"
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    with _progress() as bar:
+        runs = bar.add_task("runs", total=len(methods) * len(seeds))
+
+        def show(method: str, seed: int, metric: str, value: float) -> None:
+            say(f"seed {seed}  {method:12} {metric} {_shown(metric, value)}")
+            bar.advance(runs)
+            bar.refresh()
+
+        result = compare.compare(setting, methods, seeds, jobs=jobs, on_done=show)
+    (out / "comparison.json").write_text(compare.to_json(result), encoding="utf-8")
+    (out / "comparison.md").write_text(compare.markdown(result), encoding="utf-8")
+    console.print(compare.rich_table(result))
+    say(f"time:    {time.perf_counter() - began:.1f} s")
+    say(f"numbers: {out / 'comparison.json'}\ntable:   {out / 'comparison.md'}")
+    try:
+        plot(result, out / "comparison.png")
+        say(f"plot:    {out / 'comparison.png'}")
+    except ConfigError as error:
+        say(f"no plot: {error}", style="yellow")
+    return result
+
+
+def _progress() -> AbstractContextManager[Progress]:
+    """A live bar below the lines, on a terminal only; drawn by whoever prints the lines."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    disable = not console.is_terminal
+    return Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=disable,
+        auto_refresh=False,
+    )
+
+
+def _line(config: RunConfig, record: ModelRecord, num_silos: int) -> str:
+    width = len(str(config.num_rounds))
+    parts = [f"round {record.model_index:{width}}/{config.num_rounds}"]
+    first = sorted(record.metrics, key=lambda name: name != "accuracy")
+    parts += [f"test {name} {_shown(name, record.metrics[name])}" for name in first]
+    if made := record.made_by:
+        parts.append(f"train loss {made.train_loss:.4f}")
+        parts.append(f"{len(made.participants)} of {num_silos} silos")
+    return "  ".join(parts)
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{100 * value:.2f} %" if name == "accuracy" else f"{value:.4f}"

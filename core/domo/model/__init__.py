@@ -1,0 +1,1 @@
+"""A model: its layout, its flat vector, its files, its card."""

@@ -1,0 +1,1 @@
+"""What is shared by everything that people run."""

@@ -1,0 +1,130 @@
+"""What a check of a set-up has found: a line for each finding, and a table of how to mend it.
+
+`domo-client doctor` and `domo-server check` are lists of checks. A check yields findings; nothing
+that it meets becomes a traceback.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+import domo
+from domo.errors import DomoError
+from domo.ops.console import console, say
+
+log = logging.getLogger(__name__)
+
+State = Literal["ok", "warning", "problem", "not checked"]
+STYLES: dict[State, str | None] = {
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "red",
+    "not checked": "dim",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        state: How it is; `not checked` where something else is missing.
+        text: What is so, or what is wrong and where.
+        mend: What to do about it.
+    """
+
+    state: State
+    text: str
+    mend: str = ""
+
+
+def ok(text: str) -> Finding:
+    """All is well."""
+    return Finding("ok", text)
+
+
+def warning(text: str, mend: str) -> Finding:
+    """It works, and somebody should know."""
+    return Finding("warning", text, mend)
+
+
+def problem(text: str, mend: str) -> Finding:
+    """It does not work."""
+    return Finding("problem", text, mend)
+
+
+def unchecked(text: str, mend: str = "") -> Finding:
+    """It could not be looked at."""
+    return Finding("not checked", text, mend)
+
+
+@dataclass
+class Report:
+    """Runs checks and keeps what they find.
+
+    Attributes:
+        quiet: Print nothing while they run.
+        found: (name of the check, finding), in order.
+    """
+
+    quiet: bool = False
+    found: list[tuple[str, Finding]] = field(default_factory=list)
+
+    def run(self, name: str, check: Callable[[], Iterable[Finding]]) -> bool:
+        """Run a check, a line for each finding as it comes; returns whether none is a problem."""
+        before = len(self.found)
+        try:
+            for finding in check():
+                self.add(name, finding)
+        except DomoError as error:
+            self.add(name, problem(str(error), "see the text"))
+        except (Exception, SystemExit) as error:
+            log.debug("the check %s failed", name, exc_info=True)
+            text = f"this check failed: {type(error).__name__}: {error}"
+            mend = "DOMO_LOG_LEVEL=DEBUG shows where; if it is not yours to mend, please report it"
+            self.add(name, problem(text, mend))
+        return not any(f.state == "problem" for _, f in self.found[before:])
+
+    def add(self, name: str, finding: Finding) -> None:
+        """Keep a finding, and print its line."""
+        self.found.append((name, finding))
+        if not self.quiet:
+            style = STYLES[finding.state]
+            left = finding.state == "not checked" and finding.mend  # in no table
+            text = f"{finding.text}: {finding.mend}" if left else finding.text
+            say(f"{finding.state:<11}  {name:<21}  {text}", style=style)
+            console.file.flush()
+
+    @property
+    def state(self) -> State:
+        """The worst of all findings: ok, warning or problem."""
+        states = {f.state for _, f in self.found}
+        return next((s for s in ("problem", "warning") if s in states), "ok")
+
+    @property
+    def exit_code(self) -> int:
+        """1 where there is a problem."""
+        return 1 if self.state == "problem" else 0
+
+    def as_json(self) -> str:
+        """All findings, for scripts."""
+        checks: list[dict[str, Any]] = [{"check": n, **asdict(f)} for n, f in self.found]
+        body = {"domo": domo.__version__, "state": self.state, "checks": checks}
+        return json.dumps(body, indent=2)
+
+    def close(self, good: str) -> None:
+        """The last word: a table of what is wrong and how to mend it, or that nothing is."""
+        wrong = [(n, f) for n, f in self.found if f.state in ("problem", "warning")]
+        if not wrong:
+            left = sum(f.state == "not checked" for _, f in self.found)
+            say(f"{good}; {left} not checked" if left else good)
+            return
+        table = Table("", "where", "what is wrong", "how to mend it", show_lines=True)
+        for name, f in wrong:
+            table.add_row(Text(f.state, STYLES[f.state] or ""), name, Text(f.text), Text(f.mend))
+        console.print(table)

@@ -1,0 +1,1 @@
+"""The commands of `domo` that speak to a coordinator."""

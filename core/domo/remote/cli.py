@@ -1,0 +1,203 @@
+"""The commands of `domo` that speak to a coordinator: what it does, what happened, admin's work.
+
+`domo.commands.main` takes them in flat, as `domo status` and so on.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from domo.ops.console import friendly_errors
+from domo.ops.exit_codes import OF_ERRORS
+
+remote_app = typer.Typer()
+DASHBOARD = "http://127.0.0.1:8080"
+
+Server = Annotated[
+    str, typer.Option(envvar="DOMO_SERVER", help="The coordinator's dashboard address.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="The admin's token; DOMO_ADMIN_TOKEN, or this machine's by default."),
+]
+Run = Annotated[str, typer.Argument(help="As `domo runs` shows it.")]
+Silo = Annotated[str, typer.Argument(help="As `domo status` shows it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object on each line.")]
+Timeout = Annotated[
+    float | None, typer.Option(min=0.1, help="Seconds; if it has not ended by then, exit 124.")
+]
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def status(server: Server = DASHBOARD, as_json: AsJson = False) -> None:
+    """Show a coordinator's newest runs and its silos."""
+    from domo.api.client import Coordinator
+    from domo.remote.tables import show_status
+
+    with Coordinator(server) as coordinator:
+        show_status(coordinator, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def runs(
+    state: Annotated[
+        list[str] | None, typer.Option(help="Only in this state, such as finished; repeatable.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Only of this method.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    server: Server = DASHBOARD,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    from domo.api.client import Coordinator
+    from domo.remote.tables import show_runs
+
+    wanted = {"state": state, "method": method, "task": task}
+    with Coordinator(server) as coordinator:
+        show_runs(coordinator, wanted, limit, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def run(run: Run, server: Server = DASHBOARD, as_json: AsJson = False) -> None:
+    """Show one run: how far it is, its numbers, its settings."""
+    from domo.api.client import Coordinator
+    from domo.remote.tables import show_run
+
+    with Coordinator(server) as coordinator:
+        show_run(coordinator, run, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Two or more, as `domo runs` shows them.")],
+    all_settings: Annotated[
+        bool, typer.Option("--all", help="Also the settings that are the same.")
+    ] = False,
+    server: Server = DASHBOARD,
+    as_json: AsJson = False,
+) -> None:
+    """Show runs side by side: their numbers, and the settings that differ."""
+    from domo.api.client import Coordinator
+    from domo.remote.tables import compare_runs
+
+    with Coordinator(server) as coordinator:
+        compare_runs(coordinator, runs, all_settings, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def watch(
+    run: Annotated[
+        str | None, typer.Argument(help="The current one, or the newest, by default.")
+    ] = None,
+    timeout: Timeout = None,
+    server: Server = DASHBOARD,
+    as_json: JsonLines = False,
+) -> None:
+    """Follow a run until it ends; the exit code tells how."""
+    from domo.api.client import Coordinator
+    from domo.remote.watch import watch as follow
+
+    with Coordinator(server) as coordinator:
+        code = follow(coordinator, run, timeout, as_json)
+    raise typer.Exit(code)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def events(
+    run: Annotated[str | None, typer.Option(help="Only of this run.")] = None,
+    silo: Annotated[str | None, typer.Option(help="Only of this silo.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only of this kind, such as refused or silo-failed; repeatable."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The last so many.")] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
+    ] = False,
+    server: Server = DASHBOARD,
+    as_json: JsonLines = False,
+) -> None:
+    """Show what happened: rounds, silos that come and go, refusals and failures."""
+    from domo.remote.admin import show_events
+
+    wanted = {"run_id": run, "silo_id": silo, "kinds": kind or ()}
+    show_events(server, wanted, limit, follow, as_json)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def submit(
+    file: Annotated[Path, typer.Argument(help="TOML file with [[runs]].")],
+    run: Annotated[str | None, typer.Option(help="Only the run of this name.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow the runs to their end, as `domo watch` does.")
+    ] = False,
+    timeout: Timeout = None,
+    server: Server = DASHBOARD,
+    token_file: TokenFile = None,
+) -> None:
+    """Hand runs to a coordinator."""
+    from domo.remote.admin import find_token
+    from domo.remote.watch import submit_and_watch
+
+    code = submit_and_watch(server, file, run, find_token(token_file), watch, timeout)
+    raise typer.Exit(code)
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def pause(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Hold a run: no round closes and none begins until `domo resume`."""
+    from domo.remote.admin import find_token, pause_run
+
+    pause_run(server, run, find_token(token_file))
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def resume(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Go on with a paused run."""
+    from domo.remote.admin import find_token, resume_run
+
+    resume_run(server, run, find_token(token_file))
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def stop(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Stop a run for good; what is committed stays."""
+    from domo.remote.admin import find_token, stop_run
+
+    stop_run(server, run, find_token(token_file))
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def drop(
+    silo: Silo,
+    reason: Annotated[str, typer.Option(help="Why; everybody can read it.")] = "",
+    server: Server = DASHBOARD,
+    token_file: TokenFile = None,
+) -> None:
+    """Leave a silo out, from the round that is open on, until `domo readmit`."""
+    from domo.remote.admin import drop_silo, find_token
+
+    drop_silo(server, silo, reason, find_token(token_file))
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def readmit(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Take a dropped silo back, or let one join again that lost its state folder."""
+    from domo.remote.admin import find_token, readmit_silo
+
+    readmit_silo(server, silo, find_token(token_file))

@@ -1,0 +1,1 @@
+"""Files: parts, syncs, state folders."""

@@ -1,0 +1,1 @@
+"""One local round at a silo."""

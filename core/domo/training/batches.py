@@ -1,0 +1,141 @@
+"""Batches and randomness: every random choice is a pure function of where it is made.
+
+Seeds come from (run seed, silo, round, step, purpose), so the number of loader processes, the order
+of silos and a restart change nothing.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from domo.seeds import generator_for
+from domo.tasks.base import Collated
+from domo.training.devices import page_locked
+
+EVAL_BATCH = 256
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed the global generators of the CPU and of one kind of device.
+
+    `torch.manual_seed` seeds every backend; for each that is not yet in use it formats a stack
+    trace, which costs more than a step of a small model.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
+    elif device.type != "cpu":
+        torch.manual_seed(seed)
+
+
+def configure_torch(num_threads: int, device: torch.device | None = None) -> None:
+    """Thread count and deterministic algorithms, so that equal inputs give equal bytes."""
+    torch.set_num_threads(num_threads)
+    if device is not None and device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def collate(items: Any) -> Any:
+    """Collate as torch does, unless the dataset has stacked the batch itself."""
+    return tuple(items) if isinstance(items, Collated) else default_collate(items)
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """Move every tensor in nested tuples, lists and dicts.
+
+    A GPU computes meanwhile: the next batch is loaded and sent while it works on this one.
+    """
+    if isinstance(batch, Tensor):
+        return page_locked(batch, device).to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {k: to_device(v, device) for k, v in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        moved = [to_device(v, device) for v in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
+    return batch
+
+
+class _Plan:
+    """The index lists that a loader draws from now.
+
+    An object of its own: were it the `BatchLoader`, loader and plan would form a cycle, and workers
+    that the garbage collector ends are waited for, 5 s each.
+    """
+
+    def __init__(self) -> None:
+        self.batches: Iterable[Sequence[int]] = ()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (list(indices) for indices in self.batches)
+
+
+class BatchLoader:
+    """Loads given index lists from a dataset; worker processes, if any, outlive a round.
+
+    After an error, such as the death of a worker, the next `load` starts fresh ones.
+
+    Args:
+        dataset: Map-style dataset with deterministic items.
+        num_workers: Loader processes; any number gives the same batches.
+    """
+
+    def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
+        self.dataset, self._num_workers = dataset, num_workers
+        self._plan = _Plan()
+        self._loader = self._fresh()
+
+    def _fresh(self) -> DataLoader[Any]:
+        return DataLoader(
+            self.dataset,
+            batch_sampler=self._plan,
+            num_workers=self._num_workers,
+            collate_fn=collate,
+            persistent_workers=self._num_workers > 0,
+            multiprocessing_context="forkserver" if self._num_workers else None,
+            generator=torch.Generator(),
+        )
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def load(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
+        """The batches of a plan, in order."""
+        self._plan.batches = plan
+        with self._dropped_on_error():
+            return self._batches(iter(self._loader))
+
+    def _batches(self, stream: Iterator[Any]) -> Iterator[Any]:
+        with self._dropped_on_error():
+            yield from stream
+
+    @contextmanager
+    def _dropped_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._loader = self._fresh()
+            raise
+
+    def sequential(self, batch_size: int = EVAL_BATCH) -> Iterator[Any]:
+        """The whole dataset once, in order."""
+        n = len(self)
+        return self.load([range(i, min(i + batch_size, n)) for i in range(0, n, batch_size)])
+
+
+def random_plan(
+    num_samples: int, batch_size: int, run_seed: int, silo_id: str, round_index: int
+) -> Iterator[list[int]]:
+    """Endless batches: a fresh permutation for each pass, a short last batch is kept."""
+    epoch = 0
+    while True:
+        source = generator_for(run_seed, silo_id, round_index, epoch, "order")
+        order = torch.randperm(num_samples, generator=source).tolist()
+        yield from (order[i : i + batch_size] for i in range(0, num_samples, batch_size))
+        epoch += 1

@@ -1,0 +1,49 @@
+"""The initial model of a run: a task's module, built under the run's seed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from domo.errors import TaskError
+from domo.model.flat import FlatModel, Layout, Section
+from domo.model.model_file import save_model
+from domo.seeds import seed_for
+from domo.tasks.base import Task
+
+
+def build_initial(
+    task: Task, seed: int, weights: Mapping[str, Tensor] | None = None
+) -> tuple[Layout, dict[Section, Tensor]]:
+    """x_0 of a task: its model, built under the seed, or given weights in its layout.
+
+    Raises:
+        TaskError: `weights` do not fit the model.
+    """
+    module = build_model(task, seed)
+    if weights is not None:
+        try:
+            module.load_state_dict(dict(weights))
+        except RuntimeError as error:
+            told = " ".join(str(error).split())  # torch's has many lines
+            raise TaskError(f"the weights do not fit the task's model: {told}") from error
+    flat = FlatModel(module)
+    return flat.layout, flat.read_all()
+
+
+def save_initial(module: nn.Module, path: Path) -> None:
+    """Write a module as the x_0 of a run, for who has a loop and no task.
+
+    Raises:
+        TaskError: The module cannot be trained in a federation.
+    """
+    flat = FlatModel(module)
+    save_model(path, flat.layout, flat.read_all())
+
+
+def build_model(task: Task, seed: int) -> nn.Module:
+    """The task's model, with torch seeded as everywhere in a run of this seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(seed, "", 0, 0, "initial model"))
+        return task.build_model()

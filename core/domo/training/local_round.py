@@ -1,0 +1,368 @@
+"""One local round at a silo: batches and a module in, an update out.
+
+`LocalRound` is what the loop API hands to a user, what the agent behind `domo-client` drives, and
+what the simulation runs, so all three train alike.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from domo.algorithm import LocalSGD, infer_momentum, infer_momentum_, num_non_finite
+from domo.errors import DivergenceError, IncompleteRoundError, RoundError
+from domo.methods import Kernel
+from domo.model.flat import FlatModel, Section
+from domo.seeds import generator_for, seed_for
+from domo.tasks.base import Sum, Task
+from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
+from domo.training.devices import to_host
+
+MAX_ACCUMULATION = 256
+"""Batches without an optimizer step after which a loop is taken to have forgotten it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNumbers:
+    """What a silo is told about a round.
+
+    Attributes:
+        silo_id: Whose round it is.
+        round_index: r; the model in hand is x_r.
+        num_rounds: R.
+        num_steps: P of this silo; 0 where it only evaluates.
+        local_lr: eta_r.
+        batch_size: b.
+        run_seed: Seed of the run.
+        kernel: The method's constants.
+        inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
+        evaluates: Whether x_r is to be tested.
+    """
+
+    silo_id: str
+    round_index: int
+    num_rounds: int
+    num_steps: int
+    local_lr: float
+    batch_size: int
+    run_seed: int
+    kernel: Kernel
+    inference_scale: float | None = None
+    evaluates: bool = True
+
+
+@dataclass(slots=True)
+class LocalResult:
+    """What a silo sends back. Vectors are float32 on the CPU.
+
+    Attributes:
+        update: d_k, shape (n,). Of another type once `domo.update_format` has encoded it.
+        momentum: m_{k,P}, shape (n,), where the method averages it. Likewise.
+        float_buffers: Absolute values.
+        integer_buffers: Bytes (uint8).
+        num_steps: P_k.
+        metrics: What the loop logged.
+    """
+
+    update: Tensor
+    momentum: Tensor | None
+    float_buffers: Tensor
+    integer_buffers: Tensor
+    num_steps: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class LocalRound:
+    """One round at one silo: x_r is in the model; evaluate, then take exactly P steps.
+
+    Args:
+        flat: The silo's model; it is overwritten with the vectors below.
+        numbers: The round.
+        x_r: Server model, shape (n,).
+        x_prev: x_{r-1}, shape (n,); needed by fusion from round 1 on.
+        mbar: Mean local momentum, shape (n,); average rows only.
+        buffers: Server values of float and integer buffers.
+        on_step: Called before each batch with this round and the steps done; returning False
+            abandons the round.
+        on_evaluation: Called after each `evaluate` with all sums of the round.
+        spend: Whether x_prev, and without pre-fusion x_r too, may be overwritten, so that a round
+            needs less memory: two vectors beside the trainer's own.
+    """
+
+    def __init__(
+        self,
+        flat: FlatModel,
+        numbers: RoundNumbers,
+        x_r: Tensor,
+        x_prev: Tensor | None = None,
+        mbar: Tensor | None = None,
+        buffers: Mapping[Section, Tensor] | None = None,
+        on_step: Callable[["LocalRound", int], bool] | None = None,
+        on_evaluation: Callable[[Mapping[str, Sum]], None] | None = None,
+        spend: bool = False,
+    ):
+        flat.check()
+        flat.load(Section.TRAINABLE, x_r)
+        for section, values in (buffers or {}).items():
+            flat.load(section, values)
+        for p in flat.params:  # an attempt that failed or was abandoned has left some
+            p.grad = None
+        self.flat, self.numbers = flat, numbers
+        self.abandoned = False
+        self.metrics: dict[str, float] = {}
+        self.evaluation: dict[str, Sum] = {}
+        self._on_evaluation = on_evaluation or (lambda sums: None)
+        self._result: LocalResult | None = None
+        self._on_step = on_step or (lambda rnd, done: True)
+        device = flat.vector.device
+        self._mbar = mbar.to(device, non_blocking=True) if mbar is not None else None
+        self._m_r: Tensor | None = None
+        if numbers.kernel.fusion != "none" and x_prev is not None and numbers.num_steps:
+            scale = numbers.inference_scale
+            if scale is None:
+                raise RoundError("x_{r-1} came without its inference scale")
+            before = x_prev.to(device, non_blocking=True)
+            infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
+            self._m_r = infer(before, flat.vector, scale)
+        mine = spend and x_r.device == device and numbers.kernel.fusion != "pre"
+        self._scratch = x_r if mine else None
+        self._opt: LocalSGD | None = None
+        self._begun = False
+
+    @property
+    def model(self) -> nn.Module:
+        """The module being trained."""
+        return self.flat.module
+
+    @property
+    def round_index(self) -> int:
+        """The round; the model in hand is x_r."""
+        return self.numbers.round_index
+
+    @property
+    def num_steps(self) -> int:
+        """P of this silo; 0 in a round that only evaluates."""
+        return self.numbers.num_steps
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives; batches are moved there."""
+        return self.flat.vector.device
+
+    def evaluate(
+        self,
+        fn: Callable[[nn.Module, Any], Mapping[str, Sum | tuple[float, float]]],
+        batches: Iterable[Any],
+    ) -> dict[str, float]:
+        """Test x_r on local data; sums are reported, so averages over silos are exact.
+
+        May be called several times, for several metrics; one that comes again replaces the first.
+
+        Args:
+            fn: `fn(model, batch)` -> metric name -> (sum, count).
+            batches: Evaluation batches.
+
+        Returns:
+            The local means of this call; empty where the run asks for no numbers on this x_r.
+
+        Raises:
+            RoundError: Training has begun, so the model is no longer x_r.
+        """
+        if self._begun:
+            raise RoundError("evaluate() belongs before the batch loop: the model is not x_r now")
+        if not self.numbers.evaluates:
+            return {}
+        modes = [(m, m.training) for m in self.model.modules()]
+        sums: dict[str, list[float]] = {}
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                for batch in batches:
+                    for name, (total, count) in fn(
+                        self.model, to_device(batch, self.device)
+                    ).items():
+                        entry = sums.setdefault(name, [0.0, 0.0])
+                        entry[0] += float(total)
+                        entry[1] += float(count)
+        finally:
+            for module, mode in modes:
+                module.training = mode
+        self.evaluation |= {k: Sum(*v) for k, v in sums.items()}
+        self._on_evaluation(self.evaluation)
+        return {k: total / num for k, (total, num) in sums.items() if num}
+
+    def optimizer(self) -> LocalSGD:
+        """The local step of the run's method. Make it after the model is in place."""
+        if self._opt is None:
+            self.flat.check()
+            self._opt = LocalSGD(
+                self.numbers.kernel,
+                self.flat.vector,
+                self.flat.params,
+                h=self.numbers.local_lr,
+                num_steps=max(1, self.num_steps),
+                m_r=self._m_r,
+                mbar_r=self._mbar,
+                scratch=self._scratch,
+                spend=True,  # m_r was made here
+            )
+        return self._opt
+
+    def batches(
+        self,
+        data: Dataset[Any] | BatchLoader,
+        *,
+        augment: Callable[[Any, torch.Generator], Any] | None = None,
+        plan: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+    ) -> Iterator[Any]:
+        """Batches until P optimizer steps are made; DOMO's shift happens as it starts.
+
+        Before each batch torch's global generator is seeded for this step (dropout).
+
+        Args:
+            data: Training data, or a loader to use again each round.
+            augment: Random augmentation of a collated batch.
+            plan: Index lists to use in place of the seeded permutation.
+            num_workers: Loader processes, where `data` is a dataset.
+
+        Raises:
+            RoundError: No optimizer step within many batches, or an empty dataset.
+        """
+        n = self.numbers
+        if not n.num_steps:
+            return
+        loader = data if isinstance(data, BatchLoader) else BatchLoader(data, num_workers)
+        if not len(loader):
+            raise RoundError("the training data is empty")
+        opt = self.optimizer()
+        self.flat.check()
+        with torch.no_grad():
+            if not self._begun:
+                opt.begin()
+        self._begun = True
+        where = (n.run_seed, n.silo_id, n.round_index)
+        source = plan if plan is not None else random_plan(len(loader), n.batch_size, *where)
+        stream, index, last_step_at = loader.load(source), 0, 0
+        while opt.num_done < n.num_steps:
+            if not self._on_step(self, opt.num_done):
+                self.abandoned = True
+                return
+            try:
+                batch = next(stream)
+            except StopIteration:
+                return
+            if augment is not None:
+                batch = augment(batch, generator_for(*where, index, "augment"))
+            seed_torch(seed_for(*where, index, "model"), self.device)
+            done = opt.num_done
+            yield to_device(batch, self.device)
+            index += 1
+            last_step_at = index if opt.num_done > done else last_step_at
+            if index - last_step_at >= MAX_ACCUMULATION:
+                raise RoundError(f"opt.step() was not called for {MAX_ACCUMULATION} batches")
+        self._on_step(self, opt.num_done)
+
+    def log(self, **metrics: float) -> None:
+        """Numbers to show beside this round, such as the training loss."""
+        self.metrics |= {k: float(v) for k, v in metrics.items()}
+
+    def finish(self) -> LocalResult:
+        """Recover the update after the last step.
+
+        Raises:
+            IncompleteRoundError: Fewer than P steps were made.
+            StrayParameterError: Parameters were replaced or moved.
+            DivergenceError: The update has non-finite entries.
+        """
+        if self._result is not None:
+            return self._result
+        done = self._opt.num_done if self._opt and self._begun else 0
+        if done > self.num_steps:
+            raise RoundError(
+                f"round {self.round_index + 1} wants {self.num_steps} local steps and {done} were "
+                "made; nothing was sent"
+            )
+        if done < self.num_steps or self._opt is None:
+            raise IncompleteRoundError(
+                f"round {self.round_index + 1} was left after {done} of {self.num_steps} local "
+                "steps; nothing was sent",
+                done,
+                self.num_steps,
+            )
+        self.flat.check()
+        update, momentum = self._opt.finish()
+        bad = num_non_finite(update)
+        if bad:
+            raise DivergenceError(
+                f"local training diverged: {bad} of {update.numel()} entries of the update are "
+                "not finite. A smaller local_lr usually mends it.",
+                bad,
+            )
+        here, momentum = to_host(update, momentum)
+        assert here is not None
+        self._result = LocalResult(
+            update=here,
+            momentum=momentum,
+            float_buffers=self.flat.read(Section.FLOAT_BUFFER),
+            integer_buffers=self.flat.read(Section.INTEGER_BUFFER),
+            num_steps=done,
+            metrics=dict(self.metrics),
+        )
+        return self._result
+
+
+@contextmanager
+def autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
+    """bf16 autocast where asked for."""
+    with torch.autocast(device.type, dtype=dtype) if dtype else nullcontext():
+        yield
+
+
+def run_task_round(
+    task: Task,
+    rnd: LocalRound,
+    train: BatchLoader | None,
+    evaluation: BatchLoader | None,
+    autocast_dtype: torch.dtype | None = None,
+) -> LocalResult | None:
+    """Evaluate and train a task for one round; what the agent and the simulation both do.
+
+    Returns:
+        The update, or None where the round only evaluates or was abandoned.
+
+    Raises:
+        DivergenceError: The loss or the update is not finite.
+    """
+    if evaluation is not None and len(evaluation):
+        rnd.evaluate(task.evaluate, evaluation.sequential())
+    if not rnd.num_steps or train is None:
+        return None
+    opt = rnd.optimizer()
+    rnd.model.train()
+    plan = getattr(task, "batch_plan", None)
+    total: Tensor | None = None
+    batches = rnd.batches(
+        train,
+        augment=getattr(task, "augment", None),
+        plan=plan(rnd.round_index, rnd.num_steps) if plan else None,
+    )
+    for batch in batches:
+        with autocast(rnd.device, autocast_dtype):
+            loss = task.loss(rnd.model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        opt.step()
+        opt.zero_grad()
+        total = loss.detach().double() if total is None else total + loss.detach()
+    if rnd.abandoned:
+        return None
+    loss_mean = float(total) / rnd.num_steps if total is not None else math.nan
+    if not math.isfinite(loss_mean):
+        raise DivergenceError("the training loss is not finite; try a smaller local_lr", 1)
+    rnd.log(loss=loss_mean)
+    return rnd.finish()

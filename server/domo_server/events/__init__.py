@@ -1,0 +1,1 @@
+"""What happens, for people; and who waits for it."""

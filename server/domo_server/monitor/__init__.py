@@ -1,0 +1,1 @@
+"""Whether a run gets on."""

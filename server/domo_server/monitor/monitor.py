@@ -1,0 +1,127 @@
+"""Watches the silos and the current run, and says at once when one is away, or stalled."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from domo_server.coordinator.coordinator import Coordinator
+from domo_server.monitor.activity import Signs
+from domo_server.monitor.stall import BROKEN_S, Stall
+from domo_server.runs.run import Run
+from domo_server.silos.sessions import Session
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.125
+STALL_AFTER_S = 2.5
+CALM_S = 2.0
+"""A stall is over when its cause has been away for this long, or the round gets further."""
+
+
+@dataclass(slots=True)
+class Stalled:
+    """A run that makes no progress.
+
+    Attributes:
+        text: Why, in words.
+        since: When it was noticed.
+        at: How far the run was.
+        calm_since: When its cause went away.
+    """
+
+    text: str
+    since: float
+    at: object
+    calm_since: float | None = None
+
+
+class Watch:
+    """Looks several times a second; what it sees is in `stalled` and in events.
+
+    Args:
+        coordinator: Whose silos and run are watched.
+        floor_s: Shortest silence of a working silo that can be a stall, seconds.
+    """
+
+    def __init__(self, coordinator: Coordinator, floor_s: float):
+        self._c, self._floor_s, self._up_s = coordinator, floor_s, coordinator.clock()
+        self._signs = Signs(floor_s)
+        self._shown: dict[str, str | None] = {}
+        self._away: dict[str, Session] = {}
+        self._run: Run | None = None
+        self._stall: Stall | None = None
+        self.stalled: Stalled | None = None
+
+    async def forever(self) -> None:
+        """Look again and again."""
+        while True:
+            try:
+                self.look()
+            except Exception:
+                log.exception("the watch failed")
+            await asyncio.sleep(TICK_S)
+
+    def look(self) -> None:
+        """Look once."""
+        now = self._c.clock()
+        for session in self._c.sessions.all():
+            self._signs.look(session, now)
+            self._look_at(session)
+        shown = {s.silo_id: self._c.sessions.away(s.silo_id) for s in self._c.sessions.all()}
+        if shown != self._shown:
+            self._shown = shown
+            self._c.broadcast.notify()
+        self._look_at_run(now)
+
+    def stalled_run(self, run: Run) -> Stalled | None:
+        """The stall of a run, if it is the current one and stalled."""
+        known = self._run is not None and self._run.run_id == run.run_id
+        return self.stalled if known and not run.state.ended else None
+
+    def _look_at(self, session: Session) -> None:
+        silo_id = session.silo_id
+        away = self._c.sessions.away(silo_id, BROKEN_S)
+        current = self._c.current
+        run_id = current.run_id if current and silo_id in current.enrolments else None
+        if away is not None and silo_id not in self._away:
+            self._away[silo_id] = session
+            if session.left is None:  # a goodbye is an event already
+                text = f"{silo_id}: {away} (last: {session.doing})"
+                self._c.events.say("silo-lost", text, run_id, silo_id)
+        elif away is None and self._away.pop(silo_id, None) is session:  # else it joined again
+            self._c.events.say("silo-back", f"{silo_id} is back", run_id, silo_id)
+
+    def _look_at_run(self, now: float) -> None:
+        run = self._c.current
+        if run is None:
+            return
+        if run is not self._run or self._stall is None:
+            if self._run is None or self._run.run_id != run.run_id:
+                self.stalled = None
+            self._run, self._stall = run, Stall(run, self._signs, self._floor_s, self._up_s)
+        why, at = self._stall.why(), (run.state, len(run.accepted))
+        if why is not None:
+            self._holds(run, why, at, now)
+        elif self.stalled is not None:
+            self._may_be_over(run, self.stalled, at, now)
+
+    def _holds(self, run: Run, why: str, at: object, now: float) -> None:
+        old = self.stalled
+        if old is None:
+            self.stalled = Stalled(why, now, at)
+            run.say("run-stalled", f"{run.config.title} is stalled: {why}")
+        elif old.text != why or old.calm_since is not None:
+            old.text, old.at, old.calm_since = why, at, None
+        else:
+            return
+        run.broadcast.notify()
+
+    def _may_be_over(self, run: Run, old: Stalled, at: object, now: float) -> None:
+        old.calm_since = old.calm_since or now
+        if at == old.at and now - old.calm_since < CALM_S:
+            return
+        self.stalled = None
+        if not run.state.ended:
+            text = f"{run.config.title} moves again after {now - old.since:.0f} s"
+            run.say("run-moves-again", text)
+        run.broadcast.notify()

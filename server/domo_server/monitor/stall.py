@@ -1,0 +1,139 @@
+"""Why a run makes no progress, as far as the coordinator can see; in words."""
+
+from collections.abc import Mapping
+
+from domo_server.monitor.activity import PATIENCE_S, Signs
+from domo_server.rounds.state import Phase
+from domo_server.runs.run import NOBODY, Run
+from domo_server.silos.sessions import NOT_SEEN
+
+BROKEN_S = 3.0
+"""A silo whose connection broke may be back at once; after this it holds its run up."""
+COMING_S = 20.0
+"""Silos look for a coordinator that was restarted at least this often."""
+ENROL_S = 60.0
+"""How long a run may wait for the next silo to enrol."""
+BYTES_PER_S = 20e6
+"""A disk that is slower than this when a round is closed hangs."""
+SHOWN = 3
+
+
+class Stall:
+    """Looks at one run again and again.
+
+    Args:
+        run: The run.
+        signs: How its silos move.
+        floor_s: Shortest rest that is ever too long, seconds.
+        up_s: Since when the coordinator is up, in seconds of the run's clock.
+    """
+
+    def __init__(self, run: Run, signs: Signs, floor_s: float, up_s: float):
+        self._run, self._signs, self._floor_s, self._up_s = run, signs, floor_s, up_s
+        self._work: object = None
+        self._work_since = run.clock()
+
+    def why(self) -> str | None:
+        """Why the run is stalled now; None: it is not."""
+        run = self._run
+        if run.state.ended or run.pause_wanted or run.stop_text is not None:
+            return None
+        if run.stuck is not None:
+            return run.stuck
+        if not run.ready:
+            late = self._works_for("loading") > PATIENCE_S
+            return "loading the run takes unusually long; the log may say why" if late else None
+        if run.state.phase is Phase.WAITING:
+            return self._enrolling()
+        if run.state.phase is Phase.CLOSING:
+            return self._closing()
+        if run.state.phase is Phase.OPEN:
+            return self._collecting()
+        return None
+
+    def _works_for(self, work: object) -> float:
+        """How long one and the same work is going on, seconds."""
+        now = self._run.clock()
+        if work != self._work:
+            self._work, self._work_since = work, now
+        return now - self._work_since
+
+    def _enrolling(self) -> str | None:
+        """Somebody who is needed has said no, or nobody comes any more."""
+        run = self._run
+        wanted = [s for s in run.config.roster or run.config.required_silos if s not in run.dropped]
+        missing = [s for s in wanted if s not in run.enrolments]
+        refused = {s: why for s in missing if (why := run.declined(s)) is not None}
+        if refused:
+            return f"the run cannot start: {_told(refused)}. Start them with what they lack"
+        if self._works_for(("enrolling", len(run.enrolments), len(missing))) > ENROL_S:
+            return f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
+        return None
+
+    def _closing(self) -> str | None:
+        run = self._run
+        num_bytes = sum(part.num_bytes for part in run.expected_parts())
+        limit = max(self._floor_s, num_bytes * (len(run.sampled) + 3) / BYTES_PER_S)
+        if self._works_for(("closing", run.state.round_index)) <= limit:
+            return None
+        return (
+            f"closing round {run.state.round_index + 1} takes unusually long: the disk of "
+            f"{run.folder} hangs, or this machine is overloaded"
+        )
+
+    def _collecting(self) -> str | None:
+        run, r = self._run, self._run.state.round_index + 1
+        if not run.sampled:
+            return NOBODY
+        if run.disk is not None:
+            return f"updates cannot be kept: {run.disk}; it goes on by itself once they can"
+        missing = [s for s in run.sampled if s not in run.accepted]
+        proceeds = run.policy.on_missing == "proceed"
+        if not missing or (proceeds and run.quorum_at is not None):
+            return None  # it closes by itself
+        gone = {s: why for s in missing if (why := self._gone(s)) is not None}
+        if proceeds:
+            needed = min(run.policy.min_silos or len(run.sampled), len(run.sampled))
+            short = len(run.sampled) - len(gone) < needed
+            blocks = (
+                gone
+                if short
+                else {s: why for s, why in gone.items() if s in run.policy.required_silos}
+            )
+        else:
+            blocks = gone
+        if blocks:
+            names = ", ".join(list(blocks)[:SHOWN])
+            return (
+                f"round {r} cannot close without {names}. {_told(blocks)}. Start what has ended "
+                "again, mend what fails, or leave silos out: domo drop SILO"
+            )
+        now = run.clock()
+        there = [s for s in missing if s not in gone]
+        if all(self._signs.rests(s, now) for s in there):
+            doing = {s: f"{self._doing(s)}, and no further" for s in there}
+            return f"nothing moves in round {r}. {_told(doing)}. Their logs may say why"
+        return None
+
+    def _gone(self, silo_id: str) -> str | None:
+        """Why nothing comes of a silo as things are, and what it did last."""
+        run = self._run
+        if (failure := run.failed.get(silo_id)) is not None:
+            return f"failed: {failure} (it tries again by itself)"
+        if (declined := run.declined(silo_id)) is not None:
+            return declined
+        away = run.sessions.away(silo_id, BROKEN_S)
+        if away == NOT_SEEN and run.clock() - self._up_s < COMING_S:
+            return None
+        return f"{away} (last: {self._doing(silo_id)})" if away not in (None, NOT_SEEN) else away
+
+    def _doing(self, silo_id: str) -> str:
+        session = self._run.sessions.of(silo_id)
+        return "not connected" if session is None else session.doing
+
+
+def _told(silos: Mapping[str, str]) -> str:
+    """What is known of each silo; of the first few."""
+    more = len(silos) - SHOWN
+    shown = [f"{silo_id}: {why}" for silo_id, why in list(silos.items())[:SHOWN]]
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,1 @@
+"""The rules of a round: when it closes, and what follows."""

@@ -1,0 +1,217 @@
+"""Closing a round: which updates count, the record of them, and what follows from it.
+
+Pure functions of the recorded set; the same set gives the same bytes, however often it is summed.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from domo.algorithm import (
+    fold_weights,
+    inference_scale,
+    num_non_finite,
+    reference_steps,
+    server_block,
+)
+from domo.errors import DivergenceError
+from domo.fold import ReadBlock, blocks, fold
+from domo.methods import Kernel
+from domo.model.flat import Section
+from domo.run_config import RunConfig, UpdateDtype
+from domo_proto.codec import VectorId
+from domo_server.rounds.alignment import (
+    Agreement,
+    Products,
+    agreement,
+    dot,
+    watch,
+)
+from domo_server.store.checkpoint import BUFFERS, Checkpoint, create_file
+from domo_server.store.spool import SpooledUpdate, update_path
+
+WORKERS = min(4, os.cpu_count() or 1)
+"""Threads that sum."""
+AVERAGED = {"mbar": "mean local momentum", "float_buffer": "mean of the float buffers"}
+"""What is averaged beside the updates, in words."""
+MIN_FOR_OUTLIERS = 3
+"""Updates that a round needs before one of them can be far from the others."""
+
+
+def outliers(norms: Mapping[str, float], factor: float) -> dict[str, str]:
+    """Silos whose update is far larger than the others', with the reason in words.
+
+    Args:
+        norms: Norm of d_k by silo.
+        factor: How many times the median is far.
+    """
+    if len(norms) < MIN_FOR_OUTLIERS:
+        return {}
+    middle = median(norms.values())
+    return {
+        silo_id: f"the norm of its update, {norm:.3g}, is {norm / middle:.3g} times the median"
+        for silo_id, norm in norms.items()
+        if norm > factor * middle > 0
+    }
+
+
+def make_record(
+    config: RunConfig,
+    round_index: int,
+    sampled: Sequence[str],
+    accepted: Mapping[str, Mapping[str, Any]],
+    samples: Mapping[str, int],
+    left_out: Mapping[str, str],
+) -> dict[str, Any]:
+    """The row that fixes what a round is closed with.
+
+    Args:
+        config: The run.
+        round_index: r.
+        sampled: Silos of the round, in roster order; those not accepted are left out.
+        accepted: Rows of accepted updates by silo.
+        samples: Training samples by silo.
+        left_out: Reasons of silos without an update.
+    """
+    participants = []
+    for silo_id in (s for s in sampled if s in accepted):
+        row = accepted[silo_id]
+        participants.append(
+            {
+                "silo_id": silo_id,
+                "weight": config.weight_of(silo_id, samples[silo_id]),
+                "num_steps": row["num_steps"],
+                "update_norm": row["update_norm"],
+                "train_loss": row["metrics"].get("loss"),
+                "digest": row["digest"],
+                "vectors": row["vectors"],
+            }
+        )
+    omegas = [p["weight"] for p in participants]
+    losses = [p["train_loss"] for p in participants]
+    mean = None
+    if all(v is not None for v in losses):
+        mean = sum(w * v for w, v in zip(omegas, losses, strict=True)) / sum(omegas)
+    return {
+        "round_index": round_index,
+        "local_lr": config.lr_at(round_index),
+        "reference_steps": reference_steps(omegas, [p["num_steps"] for p in participants]),
+        "participants": participants,
+        "left_out": dict(left_out),
+        "train_loss": mean,
+    }
+
+
+def sum_round(
+    kernel: Kernel,
+    state: Checkpoint,
+    record: Mapping[str, Any],
+    spool: Path,
+    folder: Path,
+    update_dtype: UpdateDtype = "float32",
+) -> tuple[Checkpoint, Agreement]:
+    """x_{r+1}, m_{r+1} and what else follows from a recorded set, in a file not yet durable.
+
+    Block by block, on a few threads; no block depends on another, so neither do the bytes on how
+    they are shared out. Memory is a few blocks for each thread.
+
+    Args:
+        kernel: The method's constants.
+        state: x_r, m_r and the rest.
+        record: From `make_record`, or from the database.
+        spool: Folder of the round's updates.
+        folder: The run's checkpoint folder.
+        update_dtype: How d_k and m_{k,P} lie there.
+
+    Raises:
+        DivergenceError: Something of it is not finite; names the silo with the largest part in it.
+        OSError: An update's file is missing, or a full disk.
+    """
+    members = record["participants"]
+    omegas = [p["weight"] for p in members]
+    steps = [p["num_steps"] for p in members]
+    scale = inference_scale(kernel, record["local_lr"], reference_steps(omegas, steps))
+    r, n = state.round_index + 1, state.num_entries("x")
+    sizes = {"x": 4 * n, "m": 4 * n} | ({"mbar": 4 * n} if kernel.average else {})
+    sizes |= {s.value: state.file.num_bytes(s.value) for s in BUFFERS}
+    out = create_file(folder, r, sizes, state.digests["x"])
+    read_x, read_m = state.reader("x"), state.reader("m")
+    with (
+        ExitStack() as failed,
+        ExitStack() as open_files,
+        ThreadPoolExecutor(WORKERS, "sum") as pool,
+    ):
+        failed.callback(out.path.unlink, missing_ok=True)
+        files: list[SpooledUpdate] = []
+        for p in members:
+            path = update_path(spool, p["silo_id"], p["digest"])
+            vectors = [(v, size) for v, size in p["vectors"]]
+            files.append(SpooledUpdate(path, vectors, update_dtype))
+            open_files.callback(files[-1].close)
+        updates = [f.reader(VectorId.UPDATE) for f in files]
+        weights = fold_weights(kernel, omegas, steps)
+
+        def step(block: tuple[int, int]) -> tuple[int, Products]:
+            lo, hi = block
+            m_r = read_m(lo, hi)
+            readers, products_with = watch(updates, m_r)
+            mean = fold(readers, weights, lo, hi)
+            products = products_with(mean)
+            x, m = server_block(kernel, read_x(lo, hi), m_r, mean, scale)
+            out.write("x", 4 * lo, x)
+            out.write("m", 4 * lo, m)
+            return num_non_finite(x), products
+
+        done = list(pool.map(step, blocks(n)))
+        norms = [p["update_norm"] for p in members]
+        bad = sum(count for count, _ in done)
+        if bad:
+            raise _diverged("server model", bad, "update", members, norms)
+
+        def average(name: str, vector_id: VectorId) -> None:
+            readers, n = [f.reader(vector_id) for f in files], sizes[name] // 4
+
+            def mean(block: tuple[int, int]) -> int:
+                part = fold(readers, omegas, *block)
+                out.write(name, 4 * block[0], part)
+                return num_non_finite(part)
+
+            bad = sum(pool.map(mean, blocks(n)))
+            if bad:
+                raise _diverged(
+                    AVERAGED[name], bad, "vector", members, [_norm(r, n) for r in readers]
+                )
+
+        if kernel.average:
+            average("mbar", VectorId.LOCAL_MOMENTUM)
+        if sizes[Section.FLOAT_BUFFER.value]:
+            average(Section.FLOAT_BUFFER.value, VectorId.FLOAT_BUFFERS)
+        if sizes[Section.INTEGER_BUFFER.value]:
+            first = files[0].whole(VectorId.INTEGER_BUFFERS)
+            out.write(Section.INTEGER_BUFFER.value, 0, first)
+        digests = dict(zip(sizes, pool.map(out.digest, sizes), strict=True))
+        failed.pop_all()
+    agreed = agreement([products for _, products in done], norms, weights)
+    return Checkpoint(r, out, digests, scale, state.digests["x"]), agreed
+
+
+def _diverged(
+    what: str, bad: int, part: str, members: Sequence[Mapping[str, Any]], norms: Sequence[float]
+) -> DivergenceError:
+    """The error that names the silo whose part of it is the largest."""
+    norm, silo_id = max((norm, p["silo_id"]) for p, norm in zip(members, norms, strict=True))
+    text = f"the {what} would have {bad} non-finite entries"
+    return DivergenceError(
+        f"{text}; the largest {part} is that of {silo_id}, of norm {norm:.3g}", bad
+    )
+
+
+def _norm(read: ReadBlock, n: int) -> float:
+    """The norm of a vector of n entries."""
+    parts = (read(*block) for block in blocks(n))
+    return math.sqrt(sum(dot(part, part) for part in parts))

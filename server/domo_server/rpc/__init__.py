@@ -1,0 +1,1 @@
+"""The wire: control and data rpcs."""

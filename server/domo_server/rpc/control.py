@@ -1,0 +1,236 @@
+"""The control rpcs of the coordinator: protobuf in, calls on `Run` and `Coordinator` out."""
+
+import math
+
+import domo
+from domo.api.schema import SiloPhase
+from domo.errors import DomoError, LayoutMismatchError, ProtocolError, VersionError
+from domo_proto import PROTOCOL_VERSION, SILO_ID
+from domo_proto.codec import CAPABILITY, FRAME_BYTES
+from domo_proto.v1 import federation_pb2 as pb
+from domo_proto.v1 import federation_pb2_grpc as pb_grpc
+from domo_server.coordinator.coordinator import Coordinator
+from domo_server.rpc.access import (
+    MAX_METRICS,
+    MAX_SUM,
+    Callers,
+    Context,
+    answers,
+    digest_of,
+    refuse,
+    seconds,
+)
+from domo_server.runs.run import Run
+from domo_server.silos.certificate_expiry import peer_end
+from domo_server.silos.silo_log import resources
+
+UPLOADS = {
+    "absent": pb.ABSENT,
+    "partial": pb.PARTIAL,
+    "accepted": pb.ACCEPTED,
+    "stale": pb.STALE,
+}
+PHASES: dict[int, SiloPhase] = {
+    pb.IDLE: "idle",
+    pb.WAITING: "waiting",
+    pb.DOWNLOADING: "downloading",
+    pb.EVALUATING: "evaluating",
+    pb.TRAINING: "training",
+    pb.UPLOADING: "uploading",
+}
+
+
+class FederationServicer(pb_grpc.FederationServicer):
+    """The service domo_proto.v1.Federation."""
+
+    def __init__(self, coordinator: Coordinator):
+        self._coordinator, self._callers = coordinator, Callers(coordinator)
+
+    @answers
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
+        """Open a session."""
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise VersionError(
+                f"the silo speaks protocol {request.protocol_version} (domo "
+                f"{request.software_version}), the coordinator {PROTOCOL_VERSION} (domo "
+                f"{domo.__version__}); install the same version at both ends"
+            )
+        if not SILO_ID.fullmatch(request.silo_id):
+            raise ProtocolError(
+                f"{request.silo_id!r} is no silo name: letters, digits, '.', '_', '-', at most 64"
+            )
+        if not request.instance_id or len(request.instance_id) > 64:
+            raise ProtocolError("an instance id has 1 to 64 characters")
+        self._callers.check(request.silo_id, context)
+        session = await self._coordinator.join(
+            {
+                "silo_id": request.silo_id,
+                "instance_id": request.instance_id,
+                "role": "evaluator" if request.role == pb.EVALUATOR else "trainer",
+                "device": request.device[:128],
+                "software_version": request.software_version[:64],
+            }
+        )
+        session.certificate_end = peer_end(context)
+        self._coordinator.expiry.look()
+        return pb.JoinResponse(
+            session=session.token,
+            report_interval_s=self._coordinator.sessions.report_interval_s,
+            long_poll_s=self._coordinator.long_poll_s,
+            max_frame_bytes=FRAME_BYTES,
+            software_version=domo.__version__,
+            capabilities=["resume-upload", "resume-download", CAPABILITY],
+        )
+
+    @answers
+    async def WaitForRun(
+        self, request: pb.WaitForRunRequest, context: Context
+    ) -> pb.WaitForRunResponse:
+        """Wait for a run that wants this silo."""
+        session = self._callers.session(request.session, context)
+        for run_id in filter(self._coordinator.find, request.declined_run_ids):
+            session.declined.setdefault(run_id, "")
+        session.phase, session.run_id, session.round_index = "idle", None, None
+
+        def look() -> Run | None:
+            run = self._coordinator.current
+            if self._coordinator.stopping or run is None or not run.offers_to(session):
+                return None
+            return run
+
+        run = await self._coordinator.broadcast.until(look, self._coordinator.long_poll_s)
+        if run is None or run.layout is None:
+            return pb.WaitForRunResponse()
+        return pb.WaitForRunResponse(
+            offer=pb.RunOffer(
+                run_id=run.run_id,
+                title=run.config.title,
+                task=run.config.task,
+                config_json=run.config.model_dump_json(),
+                config_digest=run.config.digest,
+                layout_digest=bytes.fromhex(run.layout.digest),
+            )
+        )
+
+    @answers
+    async def Enroll(self, request: pb.EnrollRequest, context: Context) -> pb.EnrollResponse:
+        """Take a silo into a run."""
+        session = self._callers.session(request.session, context)
+        run = await self._coordinator.locate(request.run_id)
+        if request.config_digest != run.config.digest:
+            raise ProtocolError(f"the silo saw another configuration of {run.run_id}")
+        try:
+            await run.enroll(
+                session, request.layout_digest, request.num_samples, request.num_eval_samples
+            )
+        except LayoutMismatchError as error:
+            assert run.layout is not None
+            refuse(run, session, "enrolment", str(error))
+            return pb.EnrollResponse(enrolled=False, layout_json=run.layout.to_json())
+        except DomoError as error:
+            if not error.retryable:
+                refuse(run, session, "enrolment", str(error))
+            raise
+        return pb.EnrollResponse(enrolled=True)
+
+    @answers
+    async def Decline(self, request: pb.DeclineRequest, context: Context) -> pb.DeclineResponse:
+        """A silo will not take part."""
+        session = self._callers.session(request.session, context)
+        await self._coordinator.decline(session, request.run_id, request.reason[:2000])
+        return pb.DeclineResponse()
+
+    @answers
+    async def UploadStatus(
+        self, request: pb.UploadStatusRequest, context: Context
+    ) -> pb.UploadStatusResponse:
+        """Say how much of an upload is here."""
+        session = self._callers.session(request.session, context)
+        run = await self._coordinator.locate(request.run_id)
+        digest = digest_of(request.digest)
+        state, offset = run.upload_state(session.silo_id, request.round_index, digest)
+        return pb.UploadStatusResponse(state=UPLOADS[state], offset=offset)
+
+    @answers
+    async def ReportEvaluation(
+        self, request: pb.ReportEvaluationRequest, context: Context
+    ) -> pb.ReportEvaluationResponse:
+        """Take a silo's sums."""
+        session = self._callers.session(request.session, context)
+        run = await self._coordinator.locate(request.run_id)
+        if run.state.ended or session.silo_id in run.dropped:
+            return pb.ReportEvaluationResponse()
+        sums = {name: (s.total, s.num) for name, s in request.metrics.items()}
+        if len(sums) > MAX_METRICS or any(len(n) > 64 or "\0" in n for n in sums):
+            text = f"at most {MAX_METRICS} metrics with names up to 64 characters, none of them NUL"
+            raise ProtocolError(text)
+        if session.silo_id not in run.enrolments:
+            raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
+        for name, (total, num) in sums.items():
+            if not (abs(total) <= MAX_SUM and 1 / MAX_SUM <= num <= MAX_SUM):
+                raise ProtocolError(f"metric {name!r} is not a finite sum over a positive count")
+        await run.add_evaluation(session.silo_id, request.model_index, sums)
+        return pb.ReportEvaluationResponse()
+
+    @answers
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
+        """Heartbeat, progress and failures; answered with a directive."""
+        session = self._callers.session(request.session, context)
+        session.phase = PHASES.get(request.phase, "idle")
+        session.run_id = request.run_id[:128] or None
+        session.round_index = request.round_index if request.run_id else None
+        session.step, session.num_steps = request.step, request.num_steps
+        has_loss = request.HasField("loss") and math.isfinite(request.loss)
+        session.loss = request.loss if has_loss else None
+        session.longest_step_s = seconds(request, "longest_step_s")
+        session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
+        said = request.resources if request.HasField("resources") else None
+        session.resources = None if said is None else resources(said)
+        session.log.hear(request.shares_log, request.log_lines)
+        run = self._coordinator.find(request.run_id) if request.run_id else None
+        directive = pb.CONTINUE
+        if request.failure:
+            session.phase, session.error = "failed", request.failure[:2000]
+            if run is not None:
+                run.note_failure(session.silo_id, request.round_index, session.error)
+        elif session.phase == "training":
+            session.error = None
+        if run is not None:
+            if run.state.ended or run.stop_text is not None:
+                directive = pb.STOP_RUN
+            elif session.phase in ("training", "uploading") and run.should_abandon(
+                session.silo_id, request.round_index
+            ):
+                directive = pb.ABANDON_ROUND
+        self._coordinator.broadcast.notify()
+        return pb.ReportResponse(directive=directive)
+
+    @answers
+    async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
+        """A silo says goodbye."""
+        session = self._callers.session(request.session, context)
+        self._coordinator.sessions.leave(session, request.reason[:500])
+        reason = f": {request.reason[:500]}" if request.reason else ""
+        text = f"{session.silo_id} left{reason}"
+        self._coordinator.events.say("left", text, silo_id=session.silo_id)
+        return pb.LeaveResponse()
+
+    @answers
+    async def Attend(self, request: pb.AttendRequest, context: Context) -> None:
+        """Open for as long as the silo is there: it is cancelled when the connection breaks."""
+        session = self._callers.session(request.session, context)
+        sessions, broadcast = self._coordinator.sessions, self._coordinator.broadcast
+
+        def over() -> bool | None:
+            return self._coordinator.stopping or not sessions.is_current(session) or None
+
+        session.attending += 1
+        try:
+            while not await broadcast.until(over, self._coordinator.long_poll_s):
+                await context.write(pb.AttendResponse())
+        except BaseException:  # cancelled, or nobody is there to write to
+            session.attending -= 1
+            sessions.broke(session)
+            broadcast.notify()
+            raise
+        session.attending -= 1

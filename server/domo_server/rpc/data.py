@@ -1,0 +1,264 @@
+"""The data rpcs of the coordinator: models out, updates in.
+
+Both have identity serializers: the first message is a protobuf header, every other one a frame
+(docs/protocol.md).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import grpc
+from prometheus_client import Counter
+
+from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
+from domo_proto.codec import decode_frame, parse
+from domo_proto.v1 import federation_pb2 as pb
+from domo_server.coordinator.coordinator import Coordinator
+from domo_server.rpc.access import (
+    MAX_METRICS,
+    MAX_SUM,
+    Callers,
+    Context,
+    abort,
+    answers,
+    digest_of,
+    refuse,
+)
+from domo_server.rpc.transfers import Progress, Transfers
+from domo_server.runs.assignment import Turn
+from domo_server.runs.durable import said_by_disk, to_its_end
+from domo_server.runs.run import Run
+from domo_server.silos.sessions import Session
+from domo_server.store.spool import Upload
+
+T = TypeVar("T")
+
+LOST_S = 1.0
+"""How long a lost connection may look like a stream that its silo has ended."""
+QUICK_S = 0.005
+"""A frame that took longer to write is the last one for which everybody waits."""
+ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
+
+
+class DataServicer:
+    """The service domo_proto.v1.FederationData."""
+
+    def __init__(self, coordinator: Coordinator):
+        self._coordinator, self._callers = coordinator, Callers(coordinator)
+        self._downloads, self._uploads = Transfers(), Transfers()
+
+    async def FetchRound(self, message: bytes, context: Context) -> None:
+        """Long-poll for the silo's next turn, then stream what it lacks."""
+        try:
+            request = parse(pb.FetchRequest, message)
+            session = self._callers.session(request.session, context)
+            async with self._downloads.newest(session.silo_id) as progress:
+                await self._answer(request, session, context, progress)
+        except DomoError as error:
+            await abort(context, error, self._coordinator)
+
+    async def _answer(
+        self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
+    ) -> None:
+        run = await self._coordinator.locate(request.run_id)
+        if request.evaluated_index >= 0:
+            run.note_tested(session.silo_id, request.evaluated_index)
+
+        def look() -> Turn | None:
+            if self._coordinator.stopping:
+                return None
+            return run.turn_for(session.silo_id, request.evaluated_index)
+
+        hold_s = self._coordinator.long_poll_s
+        progress.made(hold_s)
+        turn = await self._coordinator.broadcast.until(look, hold_s)
+        progress.made()
+        if turn is None:
+            session.phase = "waiting" if session.phase != "failed" else "failed"
+            answer = pb.RoundHeader(
+                action=pb.ASK_AGAIN, run_id=run.run_id, outcome_text=run.waits()
+            )
+            await context.write(answer.SerializeToString())
+            return
+        if turn.action == "train":
+            run.failed.pop(session.silo_id, None)  # it tries again
+        have = set(request.have)
+        held = {p.digest: p.num_bytes for p in request.partial}
+        starts = {
+            vector_id: min(held.get(wire.digest, 0), wire.num_bytes)
+            for vector_id, wire in turn.vectors.items()
+            if wire.digest not in have
+        }
+        header = pb.RoundHeader(
+            action=ACTIONS[turn.action],
+            run_id=run.run_id,
+            round_index=turn.round_index,
+            attempt=turn.attempt,
+            num_rounds=run.config.num_rounds,
+            num_steps=turn.num_steps,
+            local_lr=turn.local_lr,
+            inference_scale=turn.inference_scale,
+            evaluate=turn.evaluate,
+            outcome=turn.outcome,
+            outcome_text=turn.text,
+            remaining_s=turn.remaining_s,
+            **_counted(turn),
+            vectors=[
+                pb.VectorInfo(
+                    id=vector_id.value,  # type: ignore[arg-type]
+                    num_bytes=wire.num_bytes,
+                    digest=wire.digest,
+                    sent=vector_id in starts,
+                    offset=starts.get(vector_id, 0),
+                )
+                for vector_id, wire in turn.vectors.items()
+            ],
+        )
+        await context.write(header.SerializeToString())
+        zstd = request.compression == "zstd"
+        sent = self._coordinator.counters.bytes_of("sent", session.silo_id)
+        for vector_id, start in starts.items():
+            wire, at = turn.vectors[vector_id], start
+            while at < wire.num_bytes:
+                frame, at = await wire.frame(at, zstd)
+                await context.write(frame)
+                sent.inc(len(frame))
+                progress.made()
+                session.last_seen = max(session.last_seen, run.clock())  # a slow link is alive
+                session.frames += 1
+
+    @answers
+    async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:
+        """Take an update: header, then frames into the spool, then the checks over the whole."""
+        header = parse(pb.UpdateHeader, await anext(messages, b""))
+        session = self._callers.session(header.session, context)
+        run = await self._coordinator.locate(header.run_id)
+        silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
+        async with self._uploads.newest(silo_id) as progress, run.lock_of(silo_id):
+            state, _ = run.upload_state(silo_id, r, digest)
+            if state == "accepted":
+                run.say("duplicate", f"{silo_id} sent its update again; it counts once", silo_id)
+                return pb.SubmitResponse(
+                    state=pb.ACCEPTED, duplicate=True, text="had it already"
+                ).SerializeToString()
+            if state == "stale" or not run.wants(silo_id, r):
+                second = run.wants(silo_id, r)
+                text = (
+                    f"round {r + 1} has another update of {silo_id}"
+                    if second
+                    else (f"round {r + 1} is not open for {silo_id}")
+                )
+                refuse(run, session, "update", text, "late")
+                return pb.SubmitResponse(state=pb.STALE, text=text).SerializeToString()
+            try:
+                return await self._receive(run, session, header, messages, progress)
+            except (CoordinatorUnavailableError, OSError) as error:
+                if run.wants(silo_id, r):  # else the round's folder may be gone
+                    run.note_disk(said_by_disk(error))
+                raise
+            except DomoError as error:
+                refuse(run, session, "update", str(error))
+                raise
+
+    async def _receive(
+        self,
+        run: Run,
+        session: Session,
+        header: pb.UpdateHeader,
+        messages: AsyncIterator[bytes],
+        progress: Progress,
+    ) -> bytes:
+        metrics = {k[:64]: v for k, v in header.metrics.items() if abs(v) <= MAX_SUM}
+        if len(header.metrics) > MAX_METRICS:
+            raise ProtocolError(f"at most {MAX_METRICS} metrics")
+        parts = [(int(v.id), v.num_bytes) for v in header.vectors]
+        upload = run.begin_upload(
+            session.silo_id, parts, header.digest.hex(), header.offset, header.num_steps
+        )
+        session.phase = "uploading"
+        try:
+            await _on_thread(upload.resume)
+            progress.made()
+            received = self._coordinator.counters.bytes_of("received", session.silo_id)
+            await _keep(run, session, upload, _counting(messages, received), progress)
+            if upload.position < upload.num_bytes:
+                await asyncio.sleep(LOST_S)  # a lost connection is cancelled meanwhile
+            progress.done()
+            return await to_its_end(self._finish(run, session, header, upload, metrics))
+        except DomoError as error:
+            if not error.retryable:
+                upload.discard()
+            raise
+        finally:
+            upload.close()
+
+    async def _finish(
+        self,
+        run: Run,
+        session: Session,
+        header: pb.UpdateHeader,
+        upload: Upload,
+        metrics: dict[str, float],
+    ) -> bytes:
+        norm = await asyncio.to_thread(upload.finish, self._coordinator.durable_updates)
+        taken = await run.accept(
+            session.silo_id, header.round_index, upload, norm, header.num_steps, metrics
+        )
+        session.error = None if taken else session.error
+        state = pb.ACCEPTED if taken else pb.STALE
+        return pb.SubmitResponse(state=state).SerializeToString()
+
+
+def _counted(turn: Turn) -> dict[str, Any]:
+    if turn.counted is None:
+        return {}
+    r, digest = turn.counted
+    return {"counted_round": r, "counted_digest": bytes.fromhex(digest)}
+
+
+async def _counting(messages: AsyncIterator[bytes], counter: Counter) -> AsyncIterator[bytes]:
+    async for message in messages:
+        counter.inc(len(message))
+        yield message
+
+
+async def _keep(
+    run: Run,
+    session: Session,
+    upload: Upload,
+    messages: AsyncIterator[bytes],
+    progress: Progress,
+) -> None:
+    """Write frames as they come: here while the disk is quick, on a thread while it is not."""
+    quick = True
+    async for message in messages:
+        session.last_seen = max(session.last_seen, run.clock())
+        session.frames += 1
+        begun = time.monotonic()
+        if quick:
+            _write(upload, message)
+        else:
+            await _on_thread(_write, upload, message)
+        quick = time.monotonic() - begun < QUICK_S
+        progress.made()
+
+
+async def _on_thread(work: Callable[..., T], *args: Any) -> T:
+    return await to_its_end(asyncio.to_thread(work, *args))
+
+
+def _write(upload: Upload, message: bytes) -> None:
+    upload.write(decode_frame(message))
+
+
+def data_handlers(servicer: DataServicer) -> grpc.GenericRpcHandler:
+    """The service domo_proto.v1.FederationData, on raw bytes."""
+    return grpc.method_handlers_generic_handler(
+        "domo_proto.v1.FederationData",
+        {
+            "FetchRound": grpc.unary_stream_rpc_method_handler(servicer.FetchRound),
+            "SubmitUpdate": grpc.stream_unary_rpc_method_handler(servicer.SubmitUpdate),
+        },
+    )

@@ -1,0 +1,92 @@
+"""Durable work of a run: a full disk is waited out, and a shutdown waits for the work."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from domo.errors import TransportError
+from domo_server.runs.run import Run
+
+T = TypeVar("T")
+
+DISK_S = 2.0
+"""Pause between attempts to write to a full disk."""
+
+
+class Durable:
+    """Writes for a run.
+
+    Args:
+        run: Shows in its detail what it waits for.
+        writing: Held while something is being written.
+        behind: The run goes on meanwhile: what this waits for is in its `unsaved`.
+        lastly: For the run's end, which is waited for where it is to stop too.
+    """
+
+    def __init__(self, run: Run, writing: asyncio.Lock, behind: bool = False, lastly: bool = False):
+        self._run, self._writing, self._behind, self._lastly = run, writing, behind, lastly
+
+    async def __call__(self, work: Callable[..., T], *args: Any) -> T:
+        """Do work on a thread, as often as it takes until the disk and the database let it.
+
+        Raises:
+            OSError, TransportError: They do not, and the run is to stop.
+        """
+        run, before, failures = self._run, self._run.detail, 0
+        while True:
+            try:
+                async with self._writing:
+                    done = await to_its_end(asyncio.to_thread(work, *args))
+            except (OSError, TransportError) as error:
+                if run.stop_text is not None and not self._lastly:
+                    raise
+                failures += 1
+                stop = "" if run.stop_text is None else f"{run.stop_text}; "
+                self._show(f"{stop}{said_by_disk(error)}; it goes on by itself once it can")
+                run.stuck = run.unsaved if self._behind else run.detail
+                if failures == 1:
+                    run.say("disk", (run.unsaved if self._behind else run.detail) or "")
+                    run.broadcast.notify()
+            else:
+                if failures:
+                    self._show(None if self._behind else before)
+                    run.stuck = None
+                    run.say("disk", "there is room again: the run goes on")
+                return done
+            await run.broadcast.until(lambda: None if self._lastly else run.stop_text, DISK_S)
+
+    def _show(self, text: str | None) -> None:
+        if self._behind:
+            self._run.unsaved = text
+        else:
+            self._run.detail = text or ""
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Work that is not left half done: a call that is cancelled meanwhile, however often, waits."""
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # nobody listens any more
+        raise cancelled
+    return task.result()
+
+
+def said_by_disk(error: OSError | TransportError) -> str:
+    """Why something could not be written or read, in words."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f" ({error.filename})" if error.filename else ""
+    return f"the coordinator's disk says: {error.strerror or error}{where}"
+
+
+async def set_state(run: Run, durably: Durable, state: str, **values: Any) -> None:
+    """Record a state of a run, with its text, and tell everybody."""
+    values |= {"state": state, "detail": run.detail}
+    await durably(lambda: run.store.update_run(run.run_id, **values))
+    run.broadcast.notify()

@@ -1,0 +1,159 @@
+"""Who is in the open round: sampled, accepted, failed, refused, left out; and why, in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from domo.run_config import RunConfig
+from domo_server.rounds.aggregate import outliers
+from domo_server.rounds.state import (
+    Policy,
+    Verdict,
+    has_quorum,
+    judge,
+)
+from domo_server.silos.sessions import Sessions
+from domo_server.store.store import now_text
+
+
+class Members:
+    """The silos of the open round. Used from the event loop only.
+
+    Args:
+        run_id: The run.
+        config: Its configuration.
+        sessions: Who is connected.
+        dropped: Silos that an admin has left out, and why.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        config: RunConfig,
+        sessions: Sessions,
+        dropped: Mapping[str, str],
+        clock: Callable[[], float],
+    ):
+        self.run_id, self.config, self.sessions = run_id, config, sessions
+        self.dropped, self.clock = dropped, clock
+        self.policy = Policy(
+            config.on_missing,
+            config.min_silos,
+            config.required_silos,
+            config.round_deadline_s,
+            config.grace_s,
+        )
+        self.disk: str | None = None
+        self.unsaved: str | None = None
+        self.stuck: str | None = None
+        self.open_for([])
+
+    def open_for(self, chosen: Sequence[str]) -> None:
+        """Begin a round of these silos, in roster order."""
+        self.chosen = list(chosen)
+        self.sampled = [s for s in chosen if s not in self.dropped]
+        self.absent = {s for s in self.sampled if self.sessions.is_absent(s)}
+        self.accepted: dict[str, dict[str, Any]] = {}
+        self.failed: dict[str, str] = {}
+        self.troubles: dict[str, str] = {}
+        self.refused: dict[str, tuple[str, str]] = {}
+        self.quorum_at: float | None = None
+        self.opened_at, self.opened_text = self.clock(), now_text()
+
+    def judge(self) -> Verdict:
+        """What to do with the round now."""
+        now = self.clock()
+        quorum_for = None if self.quorum_at is None else now - self.quorum_at
+        lost = [s for s in self.sampled if self.is_lost(s)]
+        return judge(
+            self.policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for
+        )
+
+    def take(self, silo_id: str, row: dict[str, Any]) -> None:
+        """Count an accepted update."""
+        self.accepted[silo_id] = row
+        self.failed.pop(silo_id, None)
+        self.refused.pop(silo_id, None)
+        self._reckon()
+
+    def fail(self, silo_id: str, why: str) -> None:
+        """Nothing comes from a silo until it tries again; the reason is kept for the record."""
+        self.failed[silo_id] = self.troubles[silo_id] = why
+
+    def take_out(self, silo_id: str) -> None:
+        """A silo was dropped: it counts no more in this round."""
+        if silo_id in self.sampled:
+            self.sampled.remove(silo_id)
+            self.accepted.pop(silo_id, None)
+            self._reckon()
+
+    def refuse_outliers(self) -> dict[str, str]:
+        """Take out updates that are far above the others', where the run says so; and why."""
+        if self.config.norm_check != "reject":
+            return {}
+        far = self.outliers()
+        for silo_id, why in far.items():
+            self.refused[silo_id] = (self.accepted.pop(silo_id)["digest"], why)
+            self.fail(silo_id, why)
+        self._reckon()
+        return far
+
+    def outliers(self) -> dict[str, str]:
+        """Silos whose update is far above the others', and why."""
+        norms = {s: row["update_norm"] for s, row in self.accepted.items()}
+        return outliers(norms, self.config.norm_factor)
+
+    def _reckon(self) -> None:
+        """Note when the round gets its quorum, or loses it with a silo that is taken out."""
+        if not has_quorum(self.policy, self.sampled, self.accepted):
+            self.quorum_at = None
+        elif self.quorum_at is None:
+            self.quorum_at = self.clock()
+
+    def hold(self, since: float) -> None:
+        """The round was held since then: deadline and grace did not run."""
+        away = self.clock() - since
+        self.opened_at += away
+        if self.quorum_at is not None:
+            self.quorum_at = min(self.quorum_at, since) + away
+
+    def is_lost(self, silo_id: str) -> bool:
+        """Whether nothing will come from a silo as things are: its grace would be wasted."""
+        away = silo_id in self.absent and self.sessions.is_absent(silo_id)
+        return away or silo_id in self.failed or self.declined(silo_id) is not None
+
+    def declined(self, silo_id: str) -> str | None:
+        """`declined: REASON`, of a connected silo that has."""
+        session = self.sessions.of(silo_id)
+        reason = session.declined.get(self.run_id) if session is not None else None
+        return None if reason is None else f"declined{': ' if reason else ''}{reason}"
+
+    def reasons_missing(self) -> dict[str, str]:
+        """Why each silo of the round without an update has none."""
+        reasons = {}
+        for silo_id in self.chosen:
+            if silo_id in self.accepted:
+                continue
+            if silo_id in self.dropped:
+                reasons[silo_id] = f"dropped by the admin: {self.dropped[silo_id]}"
+            elif silo_id not in self.sampled:
+                reasons[silo_id] = "re-admitted after this round had begun"
+            else:
+                online = self.sessions.is_online(silo_id)
+                late = "no update in time" if online else "not connected"
+                known = self.troubles.get(silo_id) or self.declined(silo_id)
+                reasons[silo_id] = known or late
+        return reasons
+
+    def notes_on(self, missing: Sequence[str]) -> str:
+        """Why a round waits for these silos, where it is not plain work."""
+        notes = [f"updates cannot be kept: {self.disk}"] if self.disk else []
+        notes += [self.unsaved] if self.unsaved else []
+        for silo_id in missing:
+            if silo_id in self.failed:
+                notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
+            elif declined := self.declined(silo_id):
+                notes.append(f"{silo_id} {declined}")
+            elif self.sessions.away(silo_id) is not None:
+                notes.append(f"{silo_id} {self.sessions.away_text(silo_id)}")
+        return "".join(f"; {note}" for note in notes[:5])

@@ -1,0 +1,68 @@
+"""When certificates end: those that silos show (mTLS), and the coordinator's own; said in time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from domo_proto.certificates import SOON_S, end_of, end_of_file
+from domo_server.silos.sessions import Sessions
+
+LOOK_S = 3600.0
+"""How often the watch looks."""
+
+
+def peer_end(context: Any) -> float | None:
+    """When the certificate of a call's peer ends, seconds since 1970; None: it showed none."""
+    for pem in context.auth_context().get("x509_pem_cert", ()):
+        return end_of(pem)
+    return None
+
+
+class Expiry:
+    """Says each certificate that ends soon once, and once more when it has ended.
+
+    Args:
+        sessions: Silos with their certificates' ends.
+        say: Records an event, as `EventLog.say`.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        say: Callable[..., None],
+        clock: Callable[[], float] = time.time,
+    ):
+        self._sessions, self._say, self._clock = sessions, say, clock
+        self._said: set[tuple[str | None, float, bool]] = set()
+        self.own_end: float | None = None
+
+    def take_own(self, cert: Path) -> None:
+        """The coordinator's certificate, as it is served from now on."""
+        self.own_end = end_of_file(cert, "tls cert")
+
+    def look(self) -> None:
+        """Say what is to be said now."""
+        self._check(None, self.own_end, "the coordinator's certificate")
+        for session in self._sessions.all():
+            if session.phase != "offline":
+                name = session.silo_id
+                self._check(name, session.certificate_end, f"the certificate of {name}")
+
+    def _check(self, silo_id: str | None, end: float | None, what: str) -> None:
+        now = self._clock()
+        if end is None or end - now > SOON_S or (silo_id, end, end <= now) in self._said:
+            return
+        self._said.add((silo_id, end, end <= now))
+        days = int((end - now) / 86_400)
+        when = "has expired" if end <= now else f"expires in {days} day{'' if days == 1 else 's'}"
+        mend = "renew it, and restart with the new one"
+        self._say("certificate", f"{what} {when}: {mend}", silo_id=silo_id)
+
+    async def watch(self) -> None:
+        """Look now and then, until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)

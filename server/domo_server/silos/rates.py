@@ -1,0 +1,68 @@
+"""How long silos have been in their phase, and how fast they move bytes, from what they report."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from domo.api.schema import SiloStatus
+
+WINDOW_S = 10.0
+"""Over how many of the last seconds a speed is taken."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One silo as it was seen last, and its byte counts of the last seconds."""
+
+    phase: str
+    since: float
+    counts: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+
+class Pace:
+    """Watches silos go by; whoever looks at them keeps it up to date.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+
+    def add_to(self, silo: SiloStatus) -> SiloStatus:
+        """The silo with its seconds in the phase and its speeds."""
+        now = self._clock()
+        seen = self._seen.get(silo.silo_id)
+        if seen is None:
+            seen = self._seen[silo.silo_id] = _Seen(silo.phase, now)
+        elif seen.phase != silo.phase:
+            seen.phase, seen.since = silo.phase, now
+        in_phase = now - seen.since
+        if silo.phase == "offline" and silo.last_seen_s is not None:
+            in_phase = max(in_phase, silo.last_seen_s)
+        sent, received = self._speeds(seen, now, silo)
+        return silo.model_copy(
+            update={
+                "phase_s": round(in_phase, 1),
+                "sent_per_s": sent,
+                "received_per_s": received,
+            }
+        )
+
+    def _speeds(self, seen: _Seen, now: float, silo: SiloStatus) -> tuple[float, float]:
+        counts = seen.counts
+        if counts and (silo.bytes_sent < counts[-1][1] or silo.bytes_received < counts[-1][2]):
+            counts.clear()  # the silo was started again and counts from 0
+        counts.append((now, silo.bytes_sent, silo.bytes_received))
+        while len(counts) > 2 and now - counts[1][0] >= WINDOW_S:
+            counts.popleft()
+        at, sent, received = counts[0]
+        if silo.phase == "offline" or now <= at:
+            return 0.0, 0.0
+        span = max(now - at, 1.0)
+        return (
+            round((silo.bytes_sent - sent) / span, 1),
+            round((silo.bytes_received - received) / span, 1),
+        )

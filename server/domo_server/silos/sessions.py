@@ -1,0 +1,266 @@
+"""Who is connected: sessions with leases, one for each silo name.
+
+A silo is its name and the random instance id in its state folder. The same instance may come back
+at once and replaces its old session; another instance under the same name is refused, while the
+lease lives and afterwards, until an admin re-admits the silo.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from domo.api.schema import Resources, SiloPhase, SiloStatus
+from domo.errors import SiloConflictError
+from domo_proto.errors import SessionError
+from domo_server.silos.silo_log import HeardLog
+from domo_server.store.store import time_text
+
+
+@dataclass(slots=True)
+class Session:
+    """One connected silo, and what it last reported."""
+
+    token: str
+    silo_id: str
+    instance_id: str
+    role: str
+    device: str
+    software_version: str
+    last_seen: float
+    phase: SiloPhase = "idle"
+    run_id: str | None = None
+    round_index: int | None = None
+    step: int = 0
+    num_steps: int = 0
+    loss: float | None = None
+    longest_step_s: float | None = None
+    """Of its round's local steps after the first, as it says."""
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    num_samples: int | None = None
+    num_eval_samples: int | None = None
+    error: str | None = None
+    declined: dict[str, str] = field(default_factory=dict)
+    resources: Resources | None = None
+    log: HeardLog = field(default_factory=HeardLog)
+    certificate_end: float | None = None
+    """Of the certificate that it showed, seconds since 1970."""
+    frames: int = 0
+    """Of its transfers that have passed here."""
+    attending: int = 0
+    """Calls that it holds open to show that it is there."""
+    broken_at: float | None = None
+    """When the last of these broke, unless something was heard since."""
+    left: str | None = None
+    """Why it said goodbye."""
+
+    @property
+    def doing(self) -> str:
+        """What it did last, in words."""
+        if self.phase == "training" and self.num_steps:
+            return f"training, step {self.step} of {self.num_steps}"
+        return self.phase
+
+
+RETURN_S = 60.0
+"""Time that silos have to come back after a restart of the coordinator."""
+QUIET_S = 4.5
+"""Silence from which on a silo is shown as offline, where heartbeats are frequent."""
+MISSED_BEATS = 2
+BROKE = "its connection broke: its process ended, or the network did"
+SILENT = "no heartbeat: its process hangs or is stopped, or the link is cut"
+NOT_SEEN = "not seen since this coordinator started"
+
+
+class Sessions:
+    """All sessions since this coordinator started.
+
+    Args:
+        report_interval_s: How often silos report.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, report_interval_s: float, clock: Callable[[], float] = time.monotonic):
+        self.report_interval_s = report_interval_s
+        self.lease_s = max(5 * report_interval_s, 5.0)
+        self.quiet_s = max(MISSED_BEATS * report_interval_s + 0.5, QUIET_S)
+        self._clock, self._started_at = clock, clock()
+        self._by_token: dict[str, Session] = {}
+        self._by_silo: dict[str, Session] = {}
+
+    def join(
+        self,
+        silo_id: str,
+        instance_id: str,
+        known_instance: str | None,
+        role: str,
+        device: str,
+        software_version: str,
+    ) -> Session:
+        """Open a session.
+
+        Args:
+            silo_id: The silo's name.
+            instance_id: From its state folder.
+            known_instance: The instance that the database has under this name; None: a new name,
+                or one that an admin has re-admitted.
+            role: `trainer` or `evaluator`.
+            device: What it trains on, in words.
+            software_version: Its domo version.
+
+        Raises:
+            SiloConflictError: Another instance has this name.
+        """
+        if known_instance not in (None, instance_id):
+            raise SiloConflictError(
+                f"the name {silo_id!r} is taken by another silo"
+                + (", which is connected now" if self.is_online(silo_id) else "")
+                + ". Give this one another --name; or, if its state folder was lost, ask the "
+                f"coordinator's admin to run: domo-server readmit {silo_id}"
+            )
+        old = self._by_silo.get(silo_id)
+        session = Session(
+            secrets.token_hex(16),
+            silo_id,
+            instance_id,
+            role,
+            device,
+            software_version,
+            self._clock(),
+        )
+        if old is not None:
+            self._by_token.pop(old.token, None)
+            session.bytes_sent, session.bytes_received = old.bytes_sent, old.bytes_received
+            if old.instance_id == instance_id:
+                session.log = old.log
+                session.log.begin()
+        self._by_token[session.token] = self._by_silo[silo_id] = session
+        return session
+
+    def get(self, token: str) -> Session:
+        """The session of a call, marked as alive.
+
+        Raises:
+            SessionError: Unknown; the silo joins again.
+        """
+        session = self._by_token.get(token)
+        if session is None:
+            raise SessionError("this session is over; join again")
+        session.last_seen, session.broken_at = self._clock(), None
+        return session
+
+    def is_current(self, session: Session) -> bool:
+        """Whether a session is neither replaced nor over."""
+        return session.token in self._by_token
+
+    def broke(self, session: Session) -> None:
+        """A call that the silo held open to show that it is there has broken."""
+        if not session.attending:
+            session.broken_at = self._clock()
+
+    def leave(self, session: Session, reason: str = "") -> None:
+        """End a session that said goodbye."""
+        self._by_token.pop(session.token, None)
+        session.left = reason
+        session.last_seen = float("-inf")
+        session.phase = "offline"
+
+    def of(self, silo_id: str) -> Session | None:
+        """The latest session of a silo."""
+        return self._by_silo.get(silo_id)
+
+    def all(self) -> list[Session]:
+        """The latest session of each silo."""
+        return list(self._by_silo.values())
+
+    def is_online(self, silo_id: str) -> bool:
+        """Whether the silo was heard of within its lease."""
+        session = self._by_silo.get(silo_id)
+        return session is not None and self._clock() - session.last_seen < self.lease_s
+
+    def is_absent(self, silo_id: str) -> bool:
+        """Whether the silo is away, and not only because this coordinator has just started."""
+        if self._by_silo.get(silo_id) is None:
+            return self._clock() - self._started_at > RETURN_S
+        return not self.is_online(silo_id)
+
+    def away(self, silo_id: str, broken_s: float = 0.0) -> str | None:
+        """Why nothing is heard of a silo, in words; None: it is there.
+
+        This is what is shown. Rounds go by `is_online` and `is_absent`, which wait longer.
+
+        Args:
+            silo_id: Its name.
+            broken_s: How long its connection must have been broken: it may come back at once.
+        """
+        session, now = self._by_silo.get(silo_id), self._clock()
+        if session is None:
+            return NOT_SEEN
+        if session.left is not None:
+            return f"left: {session.left}" if session.left else "left"
+        if session.broken_at is not None and now - session.broken_at >= broken_s:
+            return BROKE
+        if now - session.last_seen >= self.quiet_s:
+            return SILENT
+        return None
+
+    def away_text(self, silo_id: str) -> str:
+        """Since when a silo is away, in words, and what is known of it."""
+        session, seen = self._by_silo.get(silo_id), self.last_seen_text(silo_id)
+        if session is not None and session.left:
+            return f"left: {session.left}"
+        if session is not None and session.broken_at is not None:
+            return f"{seen}: its connection broke"
+        return seen
+
+    def last_seen_text(self, silo_id: str) -> str:
+        """`last seen 4 min ago`, in words."""
+        session = self._by_silo.get(silo_id)
+        age = float("inf") if session is None else self._clock() - session.last_seen
+        if age == float("inf"):
+            return "is not connected"
+        if age < 120:
+            return f"last seen {age:.0f} s ago"
+        minutes = age / 60
+        if minutes < 120:
+            return f"last seen {minutes:.0f} min ago"
+        return f"last seen {minutes / 60:.0f} h ago"
+
+    def status(
+        self, silo_id: str, role: str, software_version: str, dropped: str | None = None
+    ) -> SiloStatus:
+        """A silo as the outside sees it; the arguments are the database's, for one not seen yet."""
+        s = self._by_silo.get(silo_id)
+        if s is None:
+            return SiloStatus(
+                silo_id=silo_id,
+                role="evaluator" if role == "evaluator" else "trainer",
+                phase="offline",
+                software_version=software_version,
+                dropped=dropped,
+                away=NOT_SEEN,
+            )
+        age, away = self._clock() - s.last_seen, self.away(silo_id)
+        return SiloStatus(
+            silo_id=silo_id,
+            role="evaluator" if s.role == "evaluator" else "trainer",
+            phase=s.phase if away is None else "offline",
+            run_id=s.run_id,
+            round_index=s.round_index,
+            step=s.step,
+            num_steps=s.num_steps,
+            loss=s.loss,
+            bytes_sent=s.bytes_sent,
+            bytes_received=s.bytes_received,
+            num_samples=s.num_samples,
+            num_eval_samples=s.num_eval_samples,
+            device=s.device,
+            software_version=s.software_version,
+            last_seen_s=round(age, 3) if age != float("inf") else None,
+            error=s.error,
+            dropped=dropped,
+            resources=s.resources,
+            certificate_end=time_text(s.certificate_end) if s.certificate_end else None,
+            away=away,
+        )

@@ -1,0 +1,310 @@
+"""Durable metadata: runs, rounds, updates, evaluations, silos, events.
+
+SQLite (WAL) by default, any SQLAlchemy URL in production. Each function is one transaction, durable
+when it returns; with `relaxed`, those that a round waits for survive the death of any process only.
+The calls block; the coordinator makes them on threads. What a full disk or a lost database refuses
+is a `CoordinatorUnavailableError`, at any of them.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from domo.errors import CoordinatorUnavailableError
+from domo_server.store.database import in_words
+from domo_server.store.tables import (
+    enrolments,
+    evaluations,
+    events,
+    rounds,
+    runs,
+    silos,
+    updates,
+    webhooks,
+)
+
+Row = Mapping[str, Any]
+UNAVAILABLE = (OperationalError, InternalError, PoolTimeoutError, sqlite3.OperationalError)
+"""A full disk, a database that is gone, being restarted, or read-only after a failover."""
+
+
+def now_text() -> str:
+    """The wall clock as ISO 8601 in UTC; for people, never for decisions."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def time_text(at: float) -> str:
+    """Seconds since 1970 in the same form."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+class Store:
+    """The queries, by what they are for.
+
+    Args:
+        engine: From `domo_server.store.database.open_database`.
+        relaxed: Whether SQLite need not wait for the disk where a round is under way: an accepted
+            update, a set that is recorded, numbers. The order of transactions is kept anyway.
+    """
+
+    def __init__(self, engine: Engine, relaxed: bool = False):
+        self._engine = engine
+        self._relaxed = relaxed and engine.dialect.name == "sqlite"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self, in_round: bool = False) -> Iterator[Connection]:
+        """A transaction; `in_round`: one that a round under way waits for.
+
+        Raises:
+            CoordinatorUnavailableError: A full disk, or a database that does not answer.
+        """
+        try:
+            with self._engine.connect() as connection:
+                if self._relaxed:
+                    level = "NORMAL" if in_round else "FULL"
+                    connection.connection.cursor().execute(f"PRAGMA synchronous = {level}")
+                with connection.begin():
+                    yield connection
+        except UNAVAILABLE as error:
+            text = f"the coordinator's database says: {in_words(error)}"
+            raise CoordinatorUnavailableError(text) from error
+
+    def _rows(self, statement: Any) -> list[dict[str, Any]]:
+        with self._transaction() as c:
+            return [dict(r) for r in c.execute(statement).mappings()]
+
+    def _one(self, statement: Any) -> dict[str, Any] | None:
+        rows = self._rows(statement)
+        return rows[0] if rows else None
+
+    # runs
+
+    def create_run(self, values: Row) -> dict[str, Any]:
+        """Insert a queued run; its number and id are given here."""
+        with self._transaction() as c:
+            number = (c.execute(select(func.max(runs.c.number))).scalar() or 0) + 1
+            run_id = f"{number}-{values['name']}"
+            c.execute(
+                insert(runs).values(
+                    run_id=run_id,
+                    number=number,
+                    created_at=now_text(),
+                    state="QUEUED",
+                    detail="in the queue",
+                    **values,
+                )
+            )
+            # read before the commit: a failure after it would deny a run that is queued
+            row = c.execute(select(runs).where(runs.c.run_id == run_id)).mappings().one()
+            return dict(row)
+
+    def update_run(self, run_id: str, **values: Any) -> None:
+        """Change columns of a run."""
+        with self._transaction() as c:
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
+
+    def run(self, run_id: str) -> dict[str, Any] | None:
+        """One run."""
+        return self._one(select(runs).where(runs.c.run_id == run_id))
+
+    def run_by_name(self, name: str) -> dict[str, Any] | None:
+        """One run by its name."""
+        return self._one(select(runs).where(runs.c.name == name))
+
+    def all_runs(self) -> list[dict[str, Any]]:
+        """All runs, newest first."""
+        return self._rows(select(runs).order_by(runs.c.number.desc()))
+
+    # rosters
+
+    def enroll(self, run_id: str, silo_id: str, **values: Any) -> None:
+        """Insert or replace a silo's enrolment."""
+        key = (enrolments.c.run_id == run_id) & (enrolments.c.silo_id == silo_id)
+        with self._transaction() as c:
+            c.execute(delete(enrolments).where(key))
+            c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **values))
+
+    def enrolled(self, run_id: str) -> list[dict[str, Any]]:
+        """The enrolments of a run."""
+        return self._rows(select(enrolments).where(enrolments.c.run_id == run_id))
+
+    # rounds
+
+    def accept_update(self, **values: Any) -> None:
+        """Record that a spooled update counts; replaces one whose file was lost."""
+        keys = ("run_id", "round_index", "silo_id")
+        with self._transaction(in_round=True) as c:
+            c.execute(delete(updates).where(*(updates.c[k] == values[k] for k in keys)))
+            c.execute(insert(updates).values(accepted_at=now_text(), **values))
+
+    def updates_of(self, run_id: str, round_index: int) -> list[dict[str, Any]]:
+        """Accepted updates of a round."""
+        return self._rows(select(updates).where(_round(updates, run_id, round_index)))
+
+    def begin_close(self, run_id: str, round_values: Row) -> None:
+        """Record the set that a round is closed with; it never changes again."""
+        with self._transaction(in_round=True) as c:
+            c.execute(insert(rounds).values(run_id=run_id, state="CLOSING", **round_values))
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
+
+    def reopen_round(self, run_id: str, round_index: int) -> None:
+        """Forget the set of a round that was not committed, and what came after it."""
+        with self._transaction() as c:
+            c.execute(delete(rounds).where(_round(rounds, run_id, round_index)))
+            after = updates.c.round_index > round_index
+            c.execute(delete(updates).where((updates.c.run_id == run_id) & after))
+
+    def round_at(self, run_id: str, round_index: int) -> dict[str, Any] | None:
+        """One round, from when its set is recorded on."""
+        return self._one(select(rounds).where(_round(rounds, run_id, round_index)))
+
+    def commit_round(
+        self, run_id: str, round_index: int, round_values: Row, run_values: Row
+    ) -> None:
+        """The commit point of a round: its checkpoint is durable, r advances."""
+        with self._transaction() as c:
+            where = _round(rounds, run_id, round_index)
+            c.execute(update(rounds).where(where).values(state="COMMITTED", **round_values))
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(**run_values))
+
+    def rounds_of(self, run_id: str, after: int = -1) -> list[dict[str, Any]]:
+        """The rounds of a run above an index, oldest first."""
+        where = (rounds.c.run_id == run_id) & (rounds.c.round_index > after)
+        return self._rows(select(rounds).where(where).order_by(rounds.c.round_index))
+
+    # evaluations
+
+    def add_evaluation(
+        self, run_id: str, model_index: int, silo_id: str, sums: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Record a silo's sums for x_{model_index}; replaces what it said before."""
+        e = evaluations.c
+        where = (e.run_id == run_id) & (e.model_index == model_index) & (e.silo_id == silo_id)
+        with self._transaction(in_round=True) as c:
+            c.execute(delete(evaluations).where(where))
+            for metric, (total, num) in sums.items():
+                c.execute(
+                    insert(evaluations).values(
+                        run_id=run_id,
+                        model_index=model_index,
+                        silo_id=silo_id,
+                        metric=metric,
+                        total=total,
+                        num=num,
+                    )
+                )
+
+    def evaluations_of(self, run_id: str, first: int = 0) -> list[dict[str, Any]]:
+        """All sums of a run from a model on, in order of model, silo and metric."""
+        e = evaluations.c
+        order = (e.model_index, e.silo_id, e.metric)
+        where = (e.run_id == run_id) & (e.model_index >= first)
+        return self._rows(select(evaluations).where(where).order_by(*order))
+
+    # silos and events
+
+    def silo(self, silo_id: str) -> dict[str, Any] | None:
+        """One silo."""
+        return self._one(select(silos).where(silos.c.silo_id == silo_id))
+
+    def all_silos(self) -> list[dict[str, Any]]:
+        """All silos that have ever joined, by id."""
+        return self._rows(select(silos).order_by(silos.c.silo_id))
+
+    def save_silo(self, silo_id: str, **values: Any) -> None:
+        """Insert or change a silo."""
+        at = now_text()
+        with self._transaction() as c:
+            changed = c.execute(
+                update(silos).where(silos.c.silo_id == silo_id).values(last_seen=at, **values)
+            )
+            if not changed.rowcount:
+                c.execute(
+                    insert(silos).values(silo_id=silo_id, first_seen=at, last_seen=at, **values)
+                )
+
+    def mark_silo(self, silo_id: str, **values: Any) -> None:
+        """Change columns of a silo that is not heard of by this."""
+        with self._transaction() as c:
+            c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
+
+    def add_event(
+        self,
+        kind: str,
+        text: str,
+        run_id: str | None = None,
+        silo_id: str | None = None,
+        at: str | None = None,
+    ) -> None:
+        """Record something that happened, now or `at`."""
+        with self._transaction(in_round=True) as c:
+            c.execute(
+                insert(events).values(
+                    at=at or now_text(), kind=kind, text=text, run_id=run_id, silo_id=silo_id
+                )
+            )
+
+    def events_after(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """The newest `limit` events with a higher id, oldest first."""
+        newest = (
+            select(events)
+            .where(events.c.event_id > after)
+            .order_by(events.c.event_id.desc())
+            .limit(limit)
+        )
+        return self._rows(newest)[::-1]
+
+    # webhooks
+
+    def oldest_events(self, after: int, kinds: Sequence[str], limit: int) -> list[dict[str, Any]]:
+        """The oldest `limit` events of these kinds with a higher id, oldest first."""
+        wanted = (events.c.event_id > after) & events.c.kind.in_(kinds)
+        return self._rows(select(events).where(wanted).order_by(events.c.event_id).limit(limit))
+
+    def runs_with_event(self, kinds: Sequence[str]) -> set[str]:
+        """Runs that have an event of one of these kinds."""
+        return {r["run_id"] for r in self._rows(select(events).where(events.c.kind.in_(kinds)))}
+
+    def keep_hooks(self, hooks: Sequence[str]) -> None:
+        """Forget webhooks that are not configured any more; new ones begin at the newest event."""
+        with self._transaction() as c:
+            c.execute(delete(webhooks).where(webhooks.c.hook.not_in(hooks)))
+            known = set(c.execute(select(webhooks.c.hook)).scalars())
+            newest = c.execute(select(func.max(events.c.event_id))).scalar() or 0
+            for hook in hooks:
+                if hook not in known:
+                    c.execute(insert(webhooks).values(hook=hook, event_id=newest))
+
+    def hook_at(self, hook: str) -> int:
+        """The last event that a webhook is through with."""
+        row = self._one(select(webhooks).where(webhooks.c.hook == hook))
+        return 0 if row is None else int(row["event_id"])
+
+    def move_hook(self, hook: str, event_id: int) -> None:
+        """A webhook is through with an event."""
+        with self._transaction(in_round=True) as c:
+            c.execute(update(webhooks).where(webhooks.c.hook == hook).values(event_id=event_id))
+
+
+def _round(table: Table, run_id: str, round_index: int) -> ColumnElement[bool]:
+    return (table.c.run_id == run_id) & (table.c.round_index == round_index)

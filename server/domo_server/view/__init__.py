@@ -1,0 +1,1 @@
+"""The coordinator as the outside sees it."""

@@ -1,0 +1,123 @@
+"""The two seams that REST stands on, and what the outside may see of the coordinator.
+
+The dashboard knows these and nothing else of the coordinator: no torch, no grpc. The objects
+themselves are `domo.api.schema`, which whoever reads them has too.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from domo.api.schema import (
+    Event,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloLog,
+    SiloRound,
+    SiloStatus,
+    Status,
+)
+from domo.model.card import ModelCard
+
+
+class ReadModel(Protocol):
+    """What REST reads. Every call is cheap and safe at any time; unknown ids are None."""
+
+    async def status(self) -> Status:
+        """Now."""
+        ...
+
+    async def runs(self) -> Sequence[RunSummary]:
+        """All runs, newest first."""
+        ...
+
+    async def run(self, run_id: str) -> RunDetail | None:
+        """One run."""
+        ...
+
+    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
+        """Its rounds above an index, oldest first."""
+        ...
+
+    async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
+        """A silo's part in the rounds above an index that were its own, oldest first."""
+        ...
+
+    async def silos(self) -> Sequence[SiloStatus]:
+        """All silos, by id."""
+        ...
+
+    async def silo_log(self, silo_id: str) -> SiloLog | None:
+        """What it has shared of its log; nothing, of one not seen since the start."""
+        ...
+
+    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
+        """Events with an id above `after`, oldest first."""
+        ...
+
+    async def model_file(self, run_id: str) -> Path | None:
+        """The newest committed x_r as a safetensors file; None if there is none yet."""
+        ...
+
+    async def card(self, run_id: str) -> ModelCard | None:
+        """What that model says of itself; None if there is none yet."""
+        ...
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yields at once, and then after every change (several changes may be one)."""
+        ...
+
+
+class Control(Protocol):
+    """What REST may change. Errors are `domo.errors.DomoError` with a text for the caller."""
+
+    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+        """Queue a run.
+
+        Raises:
+            ConfigError: Names the field that is wrong.
+        """
+        ...
+
+    async def pause(self, run_id: str) -> RunSummary:
+        """Hold a run: no round closes and none begins until `resume`; silos finish their steps.
+
+        Raises:
+            ConfigError: No such run, it has ended, or it is not in its rounds.
+        """
+        ...
+
+    async def resume(self, run_id: str) -> RunSummary:
+        """Go on with a paused run.
+
+        Raises:
+            ConfigError: No such run, or it is not paused.
+        """
+        ...
+
+    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+        """Leave a silo out, from the round that is open on, until it is re-admitted.
+
+        Raises:
+            ConfigError: No such silo, or it is out already.
+        """
+        ...
+
+    async def readmit(self, silo_id: str) -> SiloStatus:
+        """Take a dropped silo back; or let a silo join again with a new state folder.
+
+        A dropped silo takes part from the next round on.
+
+        Raises:
+            ConfigError: No such silo.
+        """
+        ...
+
+    async def stop(self, run_id: str) -> RunSummary:
+        """Stop a run that has not ended.
+
+        Raises:
+            ConfigError: No such run, or it has ended.
+        """
+        ...

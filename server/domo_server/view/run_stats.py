@@ -1,0 +1,125 @@
+"""What a run's rounds and evaluations come to, read again only as far as there is something new."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from domo.api.schema import MetricPoint
+from domo_server.runs.evaluation import metric_points
+from domo_server.store.store import Store
+
+NUM_RECENT = 5
+"""Over how many of the last rounds their length is taken."""
+
+
+class Digest(NamedTuple):
+    """Figures over a run's rounds and evaluations.
+
+    Attributes:
+        points: Test metrics by model, oldest first.
+        recent_s: Mean length of the last rounds; None before the first.
+        complete: Whether no silo was left out of any round; None before the first.
+    """
+
+    points: Sequence[MetricPoint]
+    recent_s: float | None
+    complete: bool | None
+
+
+class _Known(NamedTuple):
+    """A digest with what it was made of: committed rounds never change."""
+
+    key: tuple[Any, ...]
+    num_reported: Mapping[int, int]
+    digest: Digest
+    last_committed: int
+    lengths: Sequence[float]
+    complete: bool
+
+
+class Digests:
+    """The digests of all runs.
+
+    Args:
+        store: Where rounds and evaluations are.
+    """
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._known: dict[str, _Known] = {}
+
+    async def of(self, row: Mapping[str, Any], live: Any) -> Digest:
+        """Of one run.
+
+        Args:
+            row: Of the database.
+            live: The run in memory, if it is the current one.
+        """
+        run_id = row["run_id"]
+        key = (row["state"], row["rounds_done"], live.revision if live is not None else -1)
+        known = self._known.get(run_id)
+        if known is None or known.key != key:
+            reported = {} if live is None else live.reported
+            num_reported = {index: len(silos) for index, silos in reported.items()}
+            if live is None:
+                known = None  # it is read as a whole, once
+            known = await asyncio.to_thread(self._read, run_id, key, num_reported, known)
+            self._known[run_id] = known
+        return known.digest
+
+    def _read(
+        self,
+        run_id: str,
+        key: tuple[Any, ...],
+        num_reported: Mapping[int, int],
+        known: _Known | None,
+    ) -> _Known:
+        points, last, lengths, complete = self._before(known)
+        first = _first_changed(num_reported, known)
+        rows = self._store.evaluations_of(run_id, first)
+        points = [*(p for p in points if p.model_index < first), *metric_points(rows)]
+        records = self._store.rounds_of(run_id, last)
+        final = [r for r in records if r["state"] == "COMMITTED"]
+        shown = _recent([*lengths, *_lengths(records)])
+        any_round = last >= 0 or bool(records)
+        digest = Digest(
+            points,
+            sum(shown) / len(shown) if shown else None,
+            complete and not _left_out(records) if any_round else None,
+        )
+        return _Known(
+            key,
+            num_reported,
+            digest,
+            final[-1]["round_index"] if final else last,
+            _recent([*lengths, *_lengths(final)]),
+            complete and not _left_out(final),
+        )
+
+    @staticmethod
+    def _before(
+        known: _Known | None,
+    ) -> tuple[Sequence[MetricPoint], int, Sequence[float], bool]:
+        if known is None:
+            return [], -1, [], True
+        return known.digest.points, known.last_committed, known.lengths, known.complete
+
+
+def _lengths(records: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [r["duration_s"] for r in records if r["duration_s"] is not None]
+
+
+def _recent(lengths: Sequence[float]) -> Sequence[float]:
+    return lengths[-NUM_RECENT:]
+
+
+def _left_out(records: Sequence[Mapping[str, Any]]) -> bool:
+    return any(r["left_out"] for r in records)
+
+
+def _first_changed(num_reported: Mapping[int, int], known: _Known | None) -> int:
+    """The first model whose numbers may have changed; the newest two always may."""
+    if known is None or not known.digest.points:
+        return 0
+    changed = [i for i, n in num_reported.items() if known.num_reported.get(i) != n]
+    return max(0, min([*changed, known.digest.points[-1].model_index - 1]))

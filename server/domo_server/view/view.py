@@ -1,0 +1,267 @@
+"""The coordinator as the dashboard sees it: rows and live state to frozen status objects."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+import domo
+from domo.api.schema import (
+    ENDED,
+    Event,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloLog,
+    SiloRound,
+    SiloStatus,
+    Status,
+)
+from domo.model.card import ModelCard, metadata_of
+from domo.model.model_file import open_model
+from domo.model.tensor_file import TensorFile
+from domo.run_config import RunConfig
+from domo_server.coordinator.coordinator import Coordinator
+from domo_server.monitor.monitor import Watch
+from domo_server.runs.card import make_card
+from domo_server.runs.evaluation import latest_metrics
+from domo_server.runs.recovery import committed
+from domo_server.silos.rates import Pace
+from domo_server.store.checkpoint import FROZEN_FILE, export_model
+from domo_server.store.store import Store, time_text
+from domo_server.view.rows import round_record, silo_round
+from domo_server.view.run_stats import Digests
+
+
+class CoordinatorView:
+    """Implements `status.ReadModel` and `status.Control` over a coordinator.
+
+    Args:
+        coordinator: Whose state is shown.
+        watch: Knows whether its run gets on.
+        grpc_address: host:port that silos are told.
+        tls: Whether it speaks TLS.
+    """
+
+    def __init__(self, coordinator: Coordinator, watch: Watch, grpc_address: str, tls: bool):
+        self._c, self._watch, self._address, self._tls = coordinator, watch, grpc_address, tls
+        self._store, self._pace = coordinator.store, Pace()
+        self._digests = Digests(self._store)
+        self._configs: dict[str, RunConfig] = {}
+        self._exporting = asyncio.Lock()
+
+    # reading
+
+    async def status(self) -> Status:
+        """Now."""
+        runs = await self.runs()
+        silos = await self.silos()
+        current, own_end = self._c.current, self._c.expiry.own_end
+        return Status(
+            version=domo.__version__,
+            uptime_s=round(time.monotonic() - self._c.started_at, 3),
+            grpc_address=self._address,
+            tls=self._tls,
+            current_run=next((r for r in runs if current and r.run_id == current.run_id), None),
+            num_queued=sum(r.state == "QUEUED" for r in runs),
+            num_silos_online=sum(s.phase != "offline" for s in silos),
+            silos=silos,
+            certificate_end=time_text(own_end) if own_end else None,
+        )
+
+    async def runs(self) -> Sequence[RunSummary]:
+        """All runs, newest first."""
+        rows = await asyncio.to_thread(self._store.all_runs)
+        return [await self._summary(row) for row in rows]
+
+    async def run(self, run_id: str) -> RunDetail | None:
+        """One run."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None:
+            return None
+        summary = await self._summary(row)
+        live = self._live(row)
+        waiting: list[str] = []
+        if live is not None and live.sampled:
+            waiting = [s for s in live.sampled if s not in live.accepted]
+        return RunDetail(
+            **summary.model_dump(),
+            config=row["config"],
+            roster=row["roster"] or [],
+            num_params=row["num_params"],
+            checkpoint_digest=row["checkpoint_digest"],
+            metrics=(await self._digests.of(row, live)).points,
+            waiting_for=waiting,
+        )
+
+    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
+        """Its rounds above an index, oldest first."""
+        if await asyncio.to_thread(self._store.run, run_id) is None:
+            return None
+        return await asyncio.to_thread(
+            lambda: [round_record(row) for row in self._store.rounds_of(run_id, after)]
+        )
+
+    async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
+        """A silo's part in the rounds above an index that were its own, oldest first."""
+        parts = await asyncio.to_thread(
+            lambda: [silo_round(row, silo_id) for row in self._store.rounds_of(run_id, after)]
+        )
+        return [part for part in parts if part is not None]
+
+    async def silos(self) -> Sequence[SiloStatus]:
+        """All silos, by id."""
+        rows = await asyncio.to_thread(self._store.all_silos)
+        fields = ("silo_id", "role", "software_version", "dropped")
+        found = (self._c.sessions.status(*(row[f] for f in fields)) for row in rows)
+        return [self._pace.add_to(silo) for silo in found]
+
+    async def silo_log(self, silo_id: str) -> SiloLog | None:
+        """What it has shared of its log."""
+        session = self._c.sessions.of(silo_id)
+        if session is not None:
+            log = session.log
+            return SiloLog(shared=log.shared, lines=log.after(0), began_at=log.began_at)
+        row = await asyncio.to_thread(self._store.silo, silo_id)
+        return None if row is None else SiloLog(shared=False, lines=[], began_at=None)
+
+    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
+        """The newest events with an id above `after`, oldest first."""
+        await self._c.events.flush()
+        return await asyncio.to_thread(
+            lambda: [Event(**row) for row in self._store.events_after(after, limit)]
+        )
+
+    async def model_file(self, run_id: str) -> Path | None:
+        """The newest committed x_r; None if no round is committed yet."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None or row["checkpoint"] is None:
+            return None
+        folder = self._c.folder(run_id)
+        if final := _final(folder, row):
+            return final
+        async with self._exporting:  # two at once would write one file
+            return await asyncio.to_thread(_export_round, self._store, folder, run_id)
+
+    async def card(self, run_id: str) -> ModelCard | None:
+        """The card of the newest committed x_r; None if no round is committed yet."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None or row["checkpoint"] is None:
+            return None
+        x0 = self._c.folder(run_id) / "x0.safetensors"
+        layout, _ = await asyncio.to_thread(open_model, x0)
+        return await asyncio.to_thread(make_card, self._store, row, layout.digest)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yields at once, and then after every change."""
+        while not self._c.stopping:
+            yield None
+            await self._c.broadcast.changed(5.0)
+
+    def _live(self, row: Mapping[str, Any]) -> Any:
+        current = self._c.current
+        return current if current is not None and current.run_id == row["run_id"] else None
+
+    async def _summary(self, row: Mapping[str, Any]) -> RunSummary:
+        run_id, live = row["run_id"], self._live(row)
+        config = self._configs.get(run_id) or RunConfig.model_validate(row["config"])
+        self._configs[run_id] = config  # it never changes
+        done = await self._digests.of(row, live)
+        latest = latest_metrics(done.points)
+        state, detail = row["state"], row["detail"]
+        if live is not None:
+            detail = live.detail
+            if live.ready or live.state.ended or state == "QUEUED":  # else it is being loaded
+                state = live.state.phase.value
+        stall = None if live is None else self._watch.stalled_run(live)
+        remaining = None
+        if live is not None and done.recent_s is not None:
+            remaining = round((config.num_rounds - row["rounds_done"]) * done.recent_s, 1)
+        return RunSummary(
+            run_id=run_id,
+            name=row["name"],
+            method=config.method,
+            task=config.task,
+            state=state,
+            num_rounds=config.num_rounds,
+            rounds_done=row["rounds_done"],
+            detail=detail,
+            accuracy=latest.get("accuracy"),
+            loss=latest.get("loss"),
+            created_at=row["created_at"],
+            started_at=row["started_at"],
+            finished_at=row["finished_at"],
+            remaining_s=remaining,
+            complete=done.complete,
+            stalled=None if stall is None else stall.text,
+            stalled_s=None if stall is None else round(self._c.clock() - stall.since, 1),
+        )
+
+    # changing
+
+    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+        """Queue a run."""
+        return await self._summary(await self._c.submit(config))
+
+    async def stop(self, run_id: str) -> RunSummary:
+        """Stop a run."""
+        await self._c.stop(run_id)
+        return await self._after(run_id)
+
+    async def pause(self, run_id: str) -> RunSummary:
+        """Hold a run."""
+        await self._c.pause(run_id)
+        return await self._after(run_id)
+
+    async def resume(self, run_id: str) -> RunSummary:
+        """Go on with a paused run."""
+        await self._c.resume(run_id)
+        return await self._after(run_id)
+
+    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+        """Leave a silo out."""
+        await self._c.drop(silo_id, reason)
+        return await self._silo(silo_id)
+
+    async def readmit(self, silo_id: str) -> SiloStatus:
+        """Take a silo back."""
+        await self._c.readmit(silo_id)
+        return await self._silo(silo_id)
+
+    async def _silo(self, silo_id: str) -> SiloStatus:
+        return next(s for s in await self.silos() if s.silo_id == silo_id)
+
+    async def _after(self, run_id: str) -> RunSummary:
+        row = await asyncio.to_thread(self._store.run, run_id)
+        assert row is not None
+        return await self._summary(row)
+
+
+def _final(folder: Path, row: Mapping[str, Any]) -> Path | None:
+    """The model file of a run that has ended; None: it has not, or there is none."""
+    final = folder / "model.safetensors"
+    return final if row["state"] in ENDED and final.exists() else None
+
+
+def _export_round(store: Store, folder: Path, run_id: str) -> Path:
+    row = store.run(run_id)  # only now: rounds go by while another model is exported
+    assert row is not None
+    if final := _final(folder, row):
+        return final
+    layout, _ = open_model(folder / "x0.safetensors")
+    card = make_card(store, row, layout.digest)
+    edition = xxhash.xxh3_64_hexdigest(card.model_dump_json().encode())  # tests come later
+    path = folder / "exports" / f"x{card.round_index}-{edition}.safetensors"
+    if not path.exists():
+        frozen = folder / FROZEN_FILE
+        state = committed(folder, row)
+        for old in path.parent.glob("*.safetensors"):
+            old.unlink()
+        about = metadata_of(card, RunConfig.model_validate(row["config"]))
+        export_model(
+            path, layout, state, TensorFile.open(frozen) if frozen.exists() else None, about
+        )
+    return path

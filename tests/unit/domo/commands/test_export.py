@@ -1,0 +1,209 @@
+"""`domo export` of local files."""
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from torch.utils.data import TensorDataset
+from typer.testing import CliRunner
+
+from domo.commands.main import app
+from domo.model.card import (
+    CARD,
+    CardSilo,
+    ModelCard,
+    markdown,
+    metadata_of,
+    of_config,
+)
+from domo.model.flat import FlatModel
+from domo.model.model_file import save_model
+from domo.run_config import RunConfig
+
+HERE = f"{__name__}:Own"
+
+
+class Net(nn.Module):
+    """Tied weights, a frozen parameter, BatchNorm, an integer buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm, self.b = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4, bias=False)
+        self.b.weight = self.a.weight
+        self.shift = nn.Parameter(torch.tensor([0.5]), requires_grad=False)
+        self.register_buffer("order", torch.tensor([3, 1, 0, 2]))
+        self.register_buffer("scratch", torch.zeros(1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.norm(self.a(x))[:, self.order]) + self.shift
+
+
+class Own:
+    def build_model(self) -> nn.Module:
+        return Net()
+
+    def train_data(self, root: Path, shard: Any) -> TensorDataset:
+        return TensorDataset(torch.load(root / "x.pt"), torch.zeros(1))
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        raise NotImplementedError
+
+    def evaluate(self, model: nn.Module, batch: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Other(Own):
+    def build_model(self) -> nn.Module:
+        return nn.Linear(2, 3)
+
+
+class Fixed(Own):
+    def build_model(self) -> nn.Module:
+        net = Net()
+        net.forward = lambda x: x.reshape(2, 4) @ net.a.weight  # type: ignore[method-assign]
+        return net
+
+    def example_input(self) -> torch.Tensor:
+        return torch.zeros(2, 4)
+
+
+def domo(*words: str) -> Any:
+    return CliRunner().invoke(app, ["export", *words])
+
+
+def refused(*words: str) -> str:
+    result = domo(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    return " ".join(result.stderr.split())
+
+
+@pytest.fixture
+def net() -> Net:
+    torch.manual_seed(3)
+    net = Net()
+    net.train()(torch.randn(8, 4))  # statistics of BatchNorm
+    return net
+
+
+@pytest.fixture
+def model(net: Net, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    flat = FlatModel(net)
+    config = RunConfig(task=HERE, num_rounds=2, num_silos=1, licence="mit")
+    card = ModelCard(
+        **of_config(config),
+        round_index=2,
+        silos=[CardSilo(silo_id="site-a", num_samples=8, rounds=2)],
+        points=[],
+        layout_digest=flat.layout.digest,
+        software_version="0",
+    )
+    path = tmp_path / "run" / "model.safetensors"
+    save_model(path, flat.layout, flat.read_all(), metadata_of(card, config))
+    return path
+
+
+def test_torch_a_plain_state_dict_that_loads_strictly(model: Path, net: Net) -> None:
+    result = domo(str(model), "--format", "torch", "--out", "hub")
+    assert result.exit_code == 0, result.output
+    state = torch.load("hub/model.pt", weights_only=True)
+    other = Net()
+    other.load_state_dict(state, strict=True)
+    x = torch.randn(5, 4)
+    assert torch.equal(other.eval()(x), net.eval()(x))
+    assert state["a.weight"].data_ptr() == state["b.weight"].data_ptr()
+    assert state["order"].dtype == torch.int64
+    card = Path("hub/README.md").read_text()
+    assert 'license: "mit"' in card
+    assert "| site-a | 8 | 2 |" in card
+    assert sorted(p.name for p in Path().iterdir()) == ["hub", "run"]
+
+
+def test_safetensors_the_same_file_and_nothing_is_written_over(model: Path) -> None:
+    result = domo("run", "--out", "x.safetensors", "--task", HERE)
+    assert result.exit_code == 0, result.output
+    assert "it loads into the task's module" in result.output
+    assert Path("x.safetensors").read_bytes() == model.read_bytes()
+    assert Path("x.md").read_text().startswith("---\nlibrary_name: domo\n")
+    assert "x.safetensors is there already" in refused("run", "--out", "x.safetensors")
+    Path("x.safetensors").unlink()
+    Path("x.md").write_text("mine")
+    assert "x.md is there already" in refused("run", "--out", "x.safetensors")
+    assert Path("x.md").read_text() == "mine"
+    assert not Path("x.safetensors").exists()
+    assert domo("run", "--out", "x.safetensors", "--force").exit_code == 0
+    assert Path("x.md").read_text() != "mine"
+
+
+def test_onnx_computes_the_same_and_is_quiet(model: Path, net: Net, tmp_path: Path) -> None:
+    import onnx
+    import onnxruntime
+
+    torch.save(torch.randn(1, 4), tmp_path / "x.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = domo("run", "--out", "m.onnx", "--data", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert "largest difference to PyTorch" in result.stdout
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["model", "card"]
+    session = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    for size in (1, 7):
+        x = torch.randn(size, 4)
+        (found,) = session.run(None, {given.name: x.numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), net.eval()(x).detach())
+    graph = onnx.load("m.onnx")
+    opset = next(o.version for o in graph.opset_import if not o.domain)
+    assert f"opset {opset}" in result.stdout
+    kept = {p.key: p.value for p in graph.metadata_props}
+    assert markdown(ModelCard.model_validate_json(kept[CARD])) == Path("m.md").read_text()
+    fixed = refused("run", "--format", "onnx", "--out", "n", "--task", f"{__name__}:Fixed")
+    assert "cannot be written as ONNX with a batch of any size" in fixed
+
+
+def test_what_is_wrong_is_said_and_changes_nothing(model: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert "must be torch, safetensors, onnx" in refused("run", "--format", "tf")
+    assert "is named as onnx" in refused("run", "--format", "torch", "--out", "m.onnx")
+    assert "there is no file x.safetensors" in refused("x.safetensors")
+    assert "there is no model.safetensors in" in refused(str(tmp_path))
+    assert "not one of the task's: Error(s) in loading" in refused(
+        "run", "--task", f"{__name__}:Other"
+    )
+    assert "there is no module 'nowhere'" in refused("run", "--task", "nowhere:Own")
+    assert "give --data with some samples" in refused("run", "--format", "onnx")
+    assert sorted(tmp_path.rglob("*")) == before
+    away = domo("1-run", "--server", "http://127.0.0.1:1")
+    assert "no coordinator's REST at http://127.0.0.1:1" in away.stderr
+    assert away.exit_code == 5
+    damaged = tmp_path / "damaged.safetensors"
+    shutil.copy(model, damaged)
+    with damaged.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x55")
+    result = domo(str(damaged))
+    assert result.exit_code == 1
+    assert "is damaged: its tensors have the digest" in result.stderr
+    other = tmp_path / "other.safetensors"
+    torch.save({}, other)
+    assert "cannot read the model file" in domo(str(other)).stderr
+    from safetensors.torch import save_file
+
+    save_file(load_file(model) | {"b.weight": torch.zeros(1)}, other)
+    assert "no model that domo wrote: its layout is missing" in refused(str(other))
+    assert not Path("export").exists()
+
+
+def test_without_the_extra_its_name_is_said(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = __import__("importlib.util").util.find_spec
+    missing = lambda name, *a: None if name == "onnxscript" else real(name, *a)  # noqa: E731
+    monkeypatch.setattr("domo.model.onnx_export.find_spec", missing)
+    text = refused("run", "--format", "onnx")
+    assert "needs onnxscript: pip install 'domo-federated[onnx]'" in text

@@ -1,0 +1,91 @@
+import json
+
+import yaml
+
+from domo.model.card import (
+    CARD,
+    CardPoint,
+    CardSilo,
+    ModelCard,
+    card_in,
+    markdown,
+    of_config,
+)
+from domo.run_config import RunConfig
+
+
+def card(config: dict[str, object], **fields: object) -> ModelCard:
+    run = RunConfig.model_validate({"task": "digits", "num_rounds": 4, "num_silos": 2} | config)
+    values = {
+        "round_index": 3,
+        "silos": [CardSilo(silo_id="site-a", num_samples=10, rounds=3)],
+        "points": [
+            CardPoint(model_index=1, metrics={"accuracy": 0.9}, num_silos=1),
+            CardPoint(model_index=2, metrics={"accuracy": 0.8, "loss": 0.5}, num_silos=2),
+            CardPoint(model_index=3, metrics={"accuracy": 0.7, "loss": 0.4}, num_silos=2),
+        ],
+        "layout_digest": "aa",
+        "software_version": "0",
+    }
+    return ModelCard.model_validate(of_config(run) | values | fields)
+
+
+def head(text: str) -> dict[str, object]:
+    found = yaml.safe_load(text.split("---\n")[1])
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_constants_are_those_that_the_method_uses_with_the_papers_letters() -> None:
+    domo = {c.name: (c.symbol, c.value) for c in card({"local_steps": 5}).constants}
+    assert domo["server_momentum"] == ("mu_s", 0.9)
+    assert domo["fusion_coef"] == ("beta", 0.9)
+    assert domo["local_steps"] == ("P", 5)
+    assert not {"local_epochs", "lr_decay", "local_lrs"} & domo.keys()
+    plain = {c.name: c.value for c in card({"method": "fedavg"}).constants}
+    assert plain["local_epochs"] == 1.0
+    assert not {"server_momentum", "local_momentum", "fusion_coef"} & plain.keys()
+
+
+def test_the_best_is_of_models_that_all_silos_tested() -> None:
+    it = card({})
+    best = it.best("accuracy")
+    assert best is not None
+    assert best.model_index == 2
+    assert it.best("seen") is None
+    assert it.own is not None
+    assert "- accuracy: 0.7 (this model) best 0.8 (x_2)" in markdown(it)
+
+
+def test_the_hub_reads_the_head_and_nothing_is_made_up() -> None:
+    text = markdown(card({}))
+    assert head(text)["metrics"] == ["accuracy", "loss"]
+    assert "license" not in head(text)
+    assert text.count("not stated.") == 4
+    stated = {
+        "licence": "Apache-2.0",
+        "data_licence": "on request",
+        "limits": "adults",
+        "notes": "N",
+    }
+    text = markdown(card(stated))
+    assert head(text)["license"] == "apache-2.0"
+    assert text.count("not stated.") == 1
+    assert "Licence of the data: on request" in text
+    own = head(markdown(card({"licence": 'ours: "v1"\n- x'})))
+    assert (own["license"], own["license_name"]) == ("other", 'ours: "v1"\n- x')
+
+
+def test_names_from_silos_are_text_and_a_long_table_is_thinned() -> None:
+    points = [CardPoint(model_index=i, metrics={"a|<b>\nc": 1.0}) for i in range(1, 202)]
+    text = markdown(card({"num_rounds": 201}, round_index=201, points=points))
+    assert r"| model | a\|\<b\> c | silos |" in text
+    assert 40 < text.count("| x_") <= 51
+    assert "| x_201 | 1 |" in text
+
+
+def test_a_card_comes_back_from_a_file_and_a_bad_one_is_none() -> None:
+    it = card({"notes": "é"})
+    assert card_in({CARD: it.model_dump_json()}) == it
+    assert card_in({CARD: json.dumps({"name": 1})}) is None
+    assert card_in({}) is None

@@ -1,0 +1,80 @@
+"""Errors as one line with an exit code."""
+
+import logging
+
+import pytest
+
+from domo.errors import ConfigError, DivergenceError, TaskError, TransportError
+from domo.ops.console import friendly_errors
+from domo.ops.logs import setup_logging
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging():
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def exit_of(error: BaseException) -> int:
+    with pytest.raises(SystemExit) as caught, friendly_errors():
+        raise error
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("f.toml: [[runs]] missing"), 2),
+        (TaskError("no task"), 2),
+        (DivergenceError("not finite", 3), 1),
+        (TransportError("nobody there"), 1),
+    ],
+)
+def test_a_users_fault_is_one_line(error, code, capsys):
+    assert exit_of(error) == code
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"error: {error}\n")
+
+
+def test_long_lines_are_not_cut(capsys):
+    exit_of(ConfigError("word " * 60))
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_operating_system_and_interrupt(capsys):
+    assert exit_of(PermissionError(13, "Permission denied", "/etc/x")) == 1
+    assert capsys.readouterr().err == "error: Permission denied: /etc/x\n"
+    assert exit_of(OSError(28, "No space left on device")) == 1
+    assert capsys.readouterr().err == "error: No space left on device\n"
+    assert exit_of(KeyboardInterrupt()) == 130
+
+
+def test_bugs_keep_their_traceback():
+    with pytest.raises(ZeroDivisionError), friendly_errors():
+        raise ZeroDivisionError
+    with pytest.raises(OSError, match="no name"), friendly_errors():
+        raise OSError("no name")
+
+
+def test_a_pipe_that_nobody_reads_is_left_to_typer():
+    with pytest.raises(BrokenPipeError), friendly_errors():
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_as_a_decorator_it_keeps_the_function():
+    @friendly_errors()
+    def command(a: int) -> int:
+        """Help."""
+        return a
+
+    assert (command(3), command.__doc__) == (3, "Help.")
+
+
+def test_debug_shows_the_traceback(capsys, monkeypatch):
+    monkeypatch.setenv("DOMO_LOG_LEVEL", "debug")
+    setup_logging()
+    exit_of(ConfigError("bad"))
+    assert "Traceback" in capsys.readouterr().err

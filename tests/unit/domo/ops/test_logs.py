@@ -1,0 +1,124 @@
+"""Log lines for people and for machines."""
+
+import contextvars
+import json
+import logging
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from domo.errors import ConfigError
+from domo.ops.logs import (
+    CONTEXT,
+    StderrHandler,
+    log_context,
+    setup_logging,
+)
+
+log = logging.getLogger("domo.x")
+
+
+def test_lines_for_people(capsys):
+    setup_logging()
+    log.info("update of %d bytes", 12, extra={"run": "r1", "round": 3, "silo": "a"})
+    log.debug("not shown")
+    err = capsys.readouterr().err
+    assert err.endswith("INFO  [r1/3/a] update of 12 bytes\n")
+    assert err.count("\n") == 1
+
+
+def test_lines_for_machines(capsys, monkeypatch):
+    monkeypatch.setenv("DOMO_LOG", "json")
+    assert setup_logging("INFO") == "json"
+    setup_logging("INFO")  # once more changes nothing
+    log.info("two\nlines", extra={"silo": "a"})
+    try:
+        raise ValueError("x")
+    except ValueError:
+        log.exception("failed")
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    at = datetime.fromisoformat(first.pop("time"))
+    assert at.tzinfo == UTC
+    assert abs((datetime.now(UTC) - at).total_seconds()) < 60
+    assert first == {"level": "INFO", "logger": "domo.x", "message": "two\nlines", "silo_id": "a"}
+    assert second["exception"].startswith("Traceback")
+    assert second["exception"].endswith("ValueError: x")
+    assert not set(CONTEXT.values()) & set(second)
+    assert sum(isinstance(h, StderrHandler) for h in logging.getLogger().handlers) == 1
+
+
+def test_the_flag_goes_before_the_variable(capsys, monkeypatch):
+    monkeypatch.setenv("DOMO_LOG", "json")
+    assert setup_logging(form="text") == "text"
+    log.info("plain")
+    assert capsys.readouterr().err.endswith("INFO  plain\n")
+
+
+def test_lines_name_what_is_in_hand(capsys):
+    def work() -> None:
+        log_context(run="r1", round=2, silo="a")
+        log.info("one")
+        log.info("two", extra={"silo": "b"})
+        log_context(round=None)
+        log.info("three")
+
+    setup_logging(form="json")
+    contextvars.copy_context().run(work)
+    log.info("elsewhere")
+    *lines, last = map(json.loads, capsys.readouterr().err.splitlines())
+    named = [{k: line[k] for k in CONTEXT.values() if k in line} for line in lines]
+    assert named == [
+        {"run_id": "r1", "round": 2, "silo_id": "a"},
+        {"run_id": "r1", "round": 2, "silo_id": "b"},
+        {"run_id": "r1", "silo_id": "a"},
+    ]
+    assert not set(CONTEXT.values()) & set(last)
+
+
+SCRIPT = """
+import threading, warnings
+from domo.ops.console import err_console, say
+from domo.ops.logs import setup_logging
+
+setup_logging(form="json", said=True)
+say("hello [b]")
+err_console.print("network: gone")
+err_console.print("error: no such file")
+warnings.warn("old", DeprecationWarning)
+warnings.warn("odd")
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+raise KeyError("bug")
+"""
+
+
+def test_everything_is_json_where_it_is_asked_for():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    told = [(line["level"], line["logger"], line["message"]) for line in lines]
+    assert told[:3] == [
+        ("INFO", "said", "hello [b]"),
+        ("WARNING", "said", "network: gone"),
+        ("ERROR", "said", "error: no such file"),
+    ]
+    warned = [line for line in lines if line["logger"] == "py.warnings"]
+    assert ["old" in warned[0]["message"], "odd" in warned[-1]["message"]] == [True, True]
+    assert [line["exception"].splitlines()[-1] for line in lines[-2:]] == [
+        "ZeroDivisionError: division by zero",
+        "KeyError: 'bug'",
+    ]
+    assert {line["level"] for line in lines[-2:]} == {"CRITICAL"}
+
+
+def test_settings_that_do_not_exist(monkeypatch):
+    with pytest.raises(ConfigError, match="DOMO_LOG_LEVEL = 'LOUD': must be"):
+        setup_logging("loud")
+    monkeypatch.setenv("DOMO_LOG", "xml")
+    with pytest.raises(ConfigError, match="DOMO_LOG, must be text or json, got 'xml'"):
+        setup_logging()

@@ -1,0 +1,339 @@
+"""The commands that speak to a coordinator, against its real REST over a made-up federation."""
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from domo.api.schema import Event, RunSummary, SiloStatus
+from domo.commands.main import app
+from domo.errors import CoordinatorUnavailableError
+from domo.remote import admin as remote
+from tests.support.played.made_up import Federation
+from tests.support.played.serving import TOKEN, Served, serving
+
+AT = "2026-01-05T09:00:00Z"
+
+
+@pytest.fixture
+def federation() -> Federation:
+    made = Federation()
+    made.run_list[0] = made.run_list[0].model_copy(update={"state": "OPEN", "rounds_done": 1})
+    made.silo_list = [
+        SiloStatus(silo_id="site-a", phase="training", step=3, num_steps=12, last_seen_s=1.0),
+        SiloStatus(silo_id="site-b", phase="failed", error="out of memory"),
+    ]
+    made.event_list = [
+        Event(event_id=1, at=AT, kind="started", text="fedavg started", run_id="1-fedavg"),
+        Event(event_id=2, at=AT, kind="joined", text="site-a joined", silo_id="site-a"),
+        Event(
+            event_id=3,
+            at=AT,
+            kind="refused",
+            text="refused an update of site-b: [nan]",
+            run_id="1-fedavg",
+            silo_id="site-b",
+        ),
+    ]
+    return made
+
+
+@pytest.fixture
+def server(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with serving(federation) as (url, _):
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setenv("DOMO_SERVER", url)
+        monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+        yield url
+
+
+def domo(*words: str) -> str:
+    """What a command says that works."""
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(code: int, *words: str) -> str:
+    """The one line that a mistake gets."""
+    result: Result = CliRunner().invoke(app, words)
+    assert result.exit_code == code, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.mark.usefixtures("server")
+def test_status_says_who_is_left_out_and_why(federation: Federation) -> None:
+    federation._change_silo("site-b", "its GPU is being repaired")
+    lines = domo("status").splitlines()
+    assert lines[0].startswith("coordinator 0 at 0.0.0.0:50051 (no TLS), up 1 s, 2 of 2 silos")
+    assert lines[2].split() == ["1-fedavg", "open", "1", "of", "2", "50.0", "%", "1.5"]
+    assert lines[-2].split() == ["site-a", "training", "3", "of", "12", "1", "s", "ago"]
+    assert "dropped, failed" in lines[-1]
+    assert "its GPU is being repaired / out of memory" in lines[-1]
+    body = json.loads(domo("status", "--json"))
+    assert [s["dropped"] for s in body["status"]["silos"]] == [None, "its GPU is being repaired"]
+    assert body["runs"][0]["run_id"] == "1-fedavg"
+
+
+@pytest.mark.usefixtures("server")
+def test_pause_resume_and_stop(federation: Federation) -> None:
+    assert domo("pause", "1-fedavg").splitlines() == [
+        "1-fedavg: paused",
+        "next: domo resume 1-fedavg",
+    ]
+    assert federation.run_list[0].state == "PAUSED"
+    assert " paused " in domo("status")
+    assert refused(2, "pause", "1-fedavg") == "run 1-fedavg is paused"
+    assert domo("resume", "1-fedavg") == "1-fedavg: goes on, 1 of 2 rounds are done\n"
+    assert federation.run_list[0].state == "OPEN"
+    assert domo("stop", "1-fedavg") == "1-fedavg: stopping\n"
+    assert federation.run_list[0].state == "STOPPED"
+    for what in ("pause", "resume", "stop"):
+        assert refused(2, what, "1-fedavg").startswith("run '1-fedavg' has ended already (STOPPED)")
+        assert refused(6, what, "9-?x").startswith("no run '9-?x'")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_stop_that_waits_for_the_round_that_closes(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop(run_id: str) -> RunSummary:
+        run = federation._change_run(run_id, "CLOSING")
+        return run.model_copy(update={"detail": "writing the checkpoint"})
+
+    monkeypatch.setattr(federation, "stop", stop)
+    assert domo("stop", "1-fedavg") == "1-fedavg: stopping\n"
+
+
+@pytest.mark.usefixtures("server")
+def test_drop_and_readmit(federation: Federation) -> None:
+    assert domo("drop", "site-b", "--reason", "on holiday").splitlines() == [
+        "site-b is left out: on holiday",
+        "next: domo readmit site-b takes it back",
+    ]
+    assert federation.silo_list[1].dropped == "on holiday"
+    assert refused(2, "drop", "site-b") == "site-b is out already"
+    assert domo("readmit", "site-b") == "site-b takes part again from the next round on\n"
+    assert federation.silo_list[1].dropped is None
+    assert domo("readmit", "site-b").startswith("site-b may join again, with any state folder")
+    assert domo("drop", "site-a").splitlines()[0] == "site-a is left out"
+    for what in ("drop", "readmit"):
+        assert refused(6, what, "site-x").startswith("no silo 'site-x'")
+
+
+def test_only_the_admin_changes_anything(
+    server: str, federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = [("pause", "1-fedavg"), ("resume", "1-fedavg"), ("stop", "1-fedavg")]
+    changes += [("drop", "site-a"), ("readmit", "site-a")]
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "another")
+    for words in changes:
+        assert refused(1, *words).startswith("only the admin may do this")
+    monkeypatch.delenv("DOMO_ADMIN_TOKEN")
+    for words in changes:
+        told = refused(2, *words, "--token-file", str(tmp_path / "none"))
+        assert told.startswith("this needs the admin's token")
+    assert federation.run_list[0].state == "OPEN"
+    assert federation.silo_list[0].dropped is None
+    (tmp_path / "admin-token").write_text(f"{TOKEN}\n")
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "of-another-coordinator")
+    words = ("pause", "1-fedavg", "--server", server, "--token-file", str(tmp_path / "admin-token"))
+    assert "paused" in domo(*words)
+
+
+@pytest.mark.usefixtures("server")
+def test_events_filtered_and_for_scripts() -> None:
+    lines = domo("events").splitlines()
+    here = datetime.fromisoformat(AT).astimezone()
+    assert lines[0] == f"{here:%Y-%m-%d %H:%M:%S} started          [1-fedavg] fedavg started"
+    assert lines[2].endswith(
+        "refused          [1-fedavg/site-b] refused an update of site-b: [nan]"
+    )
+    assert len(lines) == 3
+    assert domo("events", "--limit", "1").splitlines() == lines[2:]
+    assert domo("events", "--run", "1-fedavg").splitlines() == [lines[0], lines[2]]
+    assert domo("events", "--silo", "site-a").splitlines() == [lines[1]]
+    assert domo("events", "--kind", "joined", "--kind", "refused").splitlines() == lines[1:]
+    assert domo("events", "--run", "9-none") == ""
+    told = [json.loads(line) for line in domo("events", "--json").splitlines()]
+    assert [event["event_id"] for event in told] == [1, 2, 3]
+    assert told[2]["silo_id"] == "site-b"
+
+
+def test_follow_goes_on_through_a_restart(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    naps = iter(range(5))
+    first = Served(federation)
+    port = first.start()
+    second = Served(federation, port)
+
+    def happen(event_id: int) -> None:
+        old = federation.event_list[-1]
+        federation.event_list.append(
+            old.model_copy(update={"event_id": event_id, "text": f"event {event_id}"})
+        )
+
+    def nap(_seconds: float) -> None:
+        turn = next(naps)
+        if turn == 0:
+            happen(4)
+        elif turn == 1:
+            first.stop()
+            happen(5)
+        elif turn == 3:
+            second.start()
+        elif turn == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=nap))
+    with pytest.raises(KeyboardInterrupt):
+        remote.show_events(f"http://127.0.0.1:{port}", {"silo_id": "site-b"}, 50, True, True)
+    second.stop()
+    said = capsys.readouterr()
+    assert [json.loads(line)["event_id"] for line in said.out.splitlines()] == [3, 4, 5]
+    assert said.err.count("waiting for it") == 1
+
+
+def test_nobody_there_and_a_coordinator_that_cannot(
+    server: str, federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation.error = CoordinatorUnavailableError("the store is busy")
+    assert refused(5, "status") == "the store is busy. Try again in a moment."
+    assert "there is nothing here" in refused(6, "status", "--server", f"{server}/elsewhere")
+    monkeypatch.setenv("DOMO_SERVER", "http://127.0.0.1:1")
+    for words in (("status",), ("events",), ("pause", "1-fedavg"), ("readmit", "site-a")):
+        assert refused(5, *words).startswith("no coordinator's REST at http://127.0.0.1:1: ")
+
+
+def test_a_proxy_that_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(status: int) -> None:
+        request = httpx.Request("GET", url)
+        page = httpx.Response(status, html="<html>Sign in</html>", request=request)
+        monkeypatch.setattr(httpx.Client, "request", lambda *_args, **_kwargs: page)
+
+    url = "http://127.0.0.1:8080/api/v1/status"
+    answer(502)
+    assert refused(5, "status") == f"{url} answered 502; is that a domo coordinator?"
+    answer(404)
+    assert refused(2, "status") == f"{url} answered 404; is that a domo coordinator?"
+    answer(200)
+    for words in ("status", "status --json", "runs --json", "run 1-x --json", "events"):
+        assert f"{url} answered with a web page" in refused(1, *words.split())
+
+
+@pytest.mark.parametrize("body", [b"Sign in", b'[{"no": "run"}]', b"\xff"])
+def test_an_answer_that_is_no_coordinators(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    request = httpx.Request("GET", "http://127.0.0.1:8080/api/v1/runs")
+    page = httpx.Response(200, content=body, request=request)
+    monkeypatch.setattr(httpx.Client, "request", lambda *_args, **_kwargs: page)
+    assert "Is that a domo coordinator" in refused(1, "runs", "--json")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [("socks5://127.0.0.1:9", "pip install 'httpx[socks]'"), ("foo://x", "mend the variable")],
+)
+def test_a_proxy_that_cannot_be_used(
+    proxy: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    assert told in refused(2, "status")
+
+
+def test_a_token_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    for content in (b"\xff\xfe t", "t\u00e9".encode(), b"\n", b"two words"):
+        path.write_bytes(content)
+        told = refused(2, "stop", "1-x", "--token-file", str(path))
+        assert told.startswith(f"{path} holds no admin token")
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "t\u00e9")
+    assert refused(2, "stop", "1-x").startswith("DOMO_ADMIN_TOKEN holds no admin token")
+
+
+@pytest.mark.parametrize("text", ["", "runs = 5", "runs = []", "[runs]", "runs = [1]"])
+def test_a_file_without_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+    path = tmp_path / "f.toml"
+    path.write_text(text)
+    told = refused(2, "submit", str(path), "--server", "http://127.0.0.1:1")
+    assert told == f"{path}: needs at least one [[runs]] table"
+
+
+@pytest.mark.usefixtures("server")
+def test_an_id_is_one_part_of_the_address() -> None:
+    assert refused(6, "run", "9-?x", "--json").startswith("no run '9-?x'")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_record_that_is_not_there(federation: Federation, server: str) -> None:
+    url = f"{server}/api/v1/runs/9-x/history.json"
+    assert refused(6, "simulate", "--replay", url).startswith("no run '9-x'")
+    nobody = refused(5, "simulate", "--replay", "http://127.0.0.1:1/history.json")
+    assert nobody.startswith("no coordinator's REST at http://127.0.0.1:1/history.json")
+
+
+@pytest.mark.usefixtures("server")
+def test_submit_queues_the_runs_of_a_file(federation: Federation, tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text(
+        '[[runs]]\nname = "one"\ntask = "digits"\nmethod = "DOMO"\nnum_rounds = 2\n'
+        '[[runs]]\nname = "two"\ntask = "digits"\nmethod = "FedAvg"\nnum_rounds = 3\n'
+    )
+    told = refused(2, "submit", str(path), "--run", "three")
+    assert told.endswith("there is no run 'three' in it (runs: one, two)")
+    assert domo("submit", str(path), "--run", "two").startswith("queued 2-new run: ")
+    assert [run["name"] for run in federation.submitted] == ["two"]
+
+
+@pytest.mark.usefixtures("server")
+def test_runs_filtered(federation: Federation) -> None:
+    old = federation.run_list[0]
+    other = {"run_id": "2-domo", "method": "DOMO", "state": "FINISHED", "accuracy": 0.75}
+    federation.run_list.insert(0, old.model_copy(update=other))
+    assert [line.split()[0] for line in domo("runs").splitlines()[1:]] == ["2-domo", "1-fedavg"]
+    for words in (("--state", "finished"), ("--method", "domo"), ("--limit", "1")):
+        (run,) = json.loads(domo("runs", "--json", *words))
+        assert run["run_id"] == "2-domo", words
+    both = domo("runs", "--state", "open", "--state", "finished", "--task", "digits")
+    assert len(both.splitlines()) == 3
+    assert domo("runs", "--task", "cifar10") == "no such runs\n"
+    assert refused(2, "runs", "--state", "done").startswith("--state done: must be one of")
+    federation.run_list.clear()
+    assert domo("runs") == "no run yet; start one: domo submit federation.toml\n"
+
+
+@pytest.mark.usefixtures("server")
+def test_one_run_and_runs_side_by_side(federation: Federation) -> None:
+    old = federation.run_list[0]
+    config = {"method": "DOMO", "seed": 0, "fusion_coef": 0.9}
+    point = old.metrics[0].model_copy(update={"metrics": {"loss": 1.25, "accuracy": 0.75}})
+    changed = {"run_id": "2-domo", "method": "DOMO", "config": config, "metrics": [point]}
+    federation.run_list.insert(0, old.model_copy(update=changed))
+    federation.run_list[1] = old.model_copy(update={"config": {"method": "FedAvg", "seed": 0}})
+    shown = [" ".join(line.split()) for line in domo("run", "2-domo").splitlines()]
+    assert {"test accuracy 75.0 %", "fusion_coef 0.9", "method DOMO on digits"} <= set(shown)
+    assert json.loads(domo("run", "2-domo", "--json"))["config"] == config
+    lines = [line.split() for line in domo("compare", "1-fedavg", "2-domo").splitlines()]
+    assert lines[0] == ["1-fedavg", "2-domo"]
+    assert ["test", "accuracy", "50.0", "%", "75.0", "%"] in lines
+    assert ["test", "loss", "-", "1.25"] in lines
+    assert ["fusion_coef", "-", "0.9"] in lines
+    assert not any(line[0] == "seed" for line in lines)
+    assert "seed" in domo("compare", "1-fedavg", "2-domo", "--all")
+    one, two = json.loads(domo("compare", "1-fedavg", "2-domo", "--json"))
+    assert (one["settings"]["fusion_coef"], two["settings"]["fusion_coef"]) == (None, 0.9)
+    assert refused(2, "compare", "2-domo").startswith("what with what?")
+    assert refused(6, "compare", "2-domo", "9-none").startswith("no run '9-none'")
+    assert refused(6, "run", "9-none").startswith("no run '9-none'")

@@ -1,0 +1,684 @@
+"""What a training loop may do, and what it is told when it does something else."""
+
+import gc
+import itertools
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+from domo.errors import (
+    DivergenceError,
+    IncompleteRoundError,
+    RoundError,
+    StrayParameterError,
+)
+from domo.methods import Hyperparameters, Kernel, make_kernel
+from domo.model.flat import FlatModel, Section
+from domo.seeds import seed_for
+from domo.tasks.base import ArrayDataset, Shard, Sum
+from domo.training import local_round as training
+from domo.training.batches import BatchLoader, configure_torch, random_plan, to_device
+from domo.training.local_round import (
+    LocalResult,
+    LocalRound,
+    RoundNumbers,
+    run_task_round,
+)
+
+X = torch.arange(30.0).view(10, 3) / 10 - 1
+Y = X.sum(1, keepdim=True) ** 2
+DATA = TensorDataset(X, Y)
+HALF = Hyperparameters(0.5, 0.5, 0.5, 1.0)
+
+
+class Net(nn.Module):
+    """A linear layer that is used, one that is not, and batch statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(3, 1)
+        self.unused = nn.Linear(2, 1)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.used(self.norm(x))
+        return out
+
+
+def numbers(method: str = "DOMO", **changes: Any) -> RoundNumbers:
+    values: dict[str, Any] = {
+        "silo_id": "a",
+        "round_index": 2,
+        "num_rounds": 5,
+        "num_steps": 4,
+        "local_lr": 0.05,
+        "batch_size": 4,
+        "run_seed": 7,
+        "kernel": make_kernel(method, HALF),
+        "inference_scale": 0.2,
+    }
+    return RoundNumbers(**(values | changes))
+
+
+def local_round(
+    method: str = "DOMO",
+    module: nn.Module | None = None,
+    on_step: Callable[[LocalRound, int], bool] | None = None,
+    **changes: Any,
+) -> LocalRound:
+    """Round 2 of a run, with x_{r-1} = x_r + 0.02, so m_r = 0.1 everywhere."""
+    torch.manual_seed(3)
+    flat = FlatModel(module or Net())
+    x_r = torch.linspace(-0.5, 0.5, flat.layout.num_params)
+    return LocalRound(flat, numbers(method, **changes), x_r, x_r + 0.02, on_step=on_step)
+
+
+def loss_of(rnd: LocalRound, batch: Any) -> Tensor:
+    return nn.functional.mse_loss(rnd.model(batch[0]), batch[1])
+
+
+def train(rnd: LocalRound, data: Any = DATA, **how: Any) -> LocalResult:
+    opt = rnd.optimizer()
+    for batch in rnd.batches(data, **how):
+        loss_of(rnd, batch).backward()
+        opt.step()
+        opt.zero_grad()
+    return rnd.finish()
+
+
+# --- randomness ---
+
+
+def test_seeds_differ_by_everything_they_are_for() -> None:
+    where = itertools.product((0, 1), ("a", "b", "1"), (0, 1, 11), (0, 1, 11), ("order", "model"))
+    seeds = [seed_for(*w) for w in where]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= s < 2**63 for s in seeds)
+
+
+def test_seeds_do_not_change_between_versions() -> None:
+    """Stored runs are replayed by these numbers."""
+    assert seed_for(0, "silo-0", 0, 0, "order") == 3673922833835869532
+    assert seed_for(7, "b", 3, 12, "model") == 828385141447685879
+
+
+def test_a_plan_is_a_fresh_permutation_with_its_short_last_batch() -> None:
+    plan = list(itertools.islice(random_plan(10, 4, 0, "a", 0), 6))
+    assert [len(b) for b in plan] == [4, 4, 2, 4, 4, 2]
+    first, second = (list(itertools.chain(*plan[i : i + 3])) for i in (0, 3))
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+    assert plan == list(itertools.islice(random_plan(10, 4, 0, "a", 0), 6))
+
+
+@pytest.mark.parametrize("other", [(1, "a", 0), (0, "b", 0), (0, "a", 1)])
+def test_plans_differ_by_seed_silo_and_round(other: tuple[int, str, int]) -> None:
+    assert next(random_plan(50, 50, 0, "a", 0)) != next(random_plan(50, 50, *other))
+
+
+def test_a_plan_for_less_than_a_batch() -> None:
+    assert [sorted(b) for b in itertools.islice(random_plan(3, 8, 0, "a", 0), 2)] == [[0, 1, 2]] * 2
+
+
+def test_the_global_generator_is_seeded_for_each_batch() -> None:
+    """Dropout does not depend on what else used random numbers."""
+
+    def draws(disturb: bool) -> list[float]:
+        rnd, out = local_round(), []
+        for batch in rnd.batches(DATA):
+            out.append(float(torch.rand(())))
+            if disturb:
+                torch.rand(17)
+            loss_of(rnd, batch).backward()
+            rnd.optimizer().step()
+        return out
+
+    assert draws(False) == draws(True)
+    assert len(set(draws(False))) == 4
+
+
+def test_augmentation_is_per_batch_and_deterministic() -> None:
+    def noise(batch: Any, generator: torch.Generator) -> Any:
+        return batch[0] + torch.randn(batch[0].shape, generator=generator), batch[1]
+
+    def batches(**changes: Any) -> list[Tensor]:
+        rnd, out = local_round(**changes), []
+        opt = rnd.optimizer()
+        for batch in rnd.batches(DATA, augment=noise, plan=[[0, 1]] * 4):
+            out.append(batch[0] - X[:2])
+            opt.step()
+        return out
+
+    first = batches()
+    assert all(torch.equal(a, b) for a, b in zip(first, batches(), strict=True))
+    assert not any(torch.equal(a, b) for a, b in itertools.pairwise(first))
+    assert not torch.equal(first[0], batches(silo_id="b")[0])
+    assert not torch.equal(first[0], batches(round_index=3)[0])
+
+
+def test_configure_torch() -> None:
+    try:
+        configure_torch(1)
+        assert torch.get_num_threads() == 1
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+# --- batches ---
+
+
+class Pair(NamedTuple):
+    inputs: Tensor
+    labels: list[Tensor]
+
+
+def test_batches_of_any_shape_are_moved() -> None:
+    device = torch.device("meta")
+    batch = {"x": (torch.zeros(2), [torch.ones(1)]), "n": 3, "p": Pair(torch.zeros(1), [X])}
+    moved = to_device(batch, device)
+    assert moved["x"][0].is_meta
+    assert moved["x"][1][0].is_meta
+    assert moved["n"] == 3
+    assert isinstance(moved["p"], Pair)
+    assert moved["p"].inputs.is_meta
+    assert moved["p"].labels[0].is_meta
+
+
+@pytest.mark.parametrize("kind", [ArrayDataset, TensorDataset])
+def test_loader_workers_change_nothing(kind: Callable[[Tensor, Tensor], Dataset[Any]]) -> None:
+    """Also where a round was abandoned with batches on their way, and the loader used again."""
+
+    def all_batches(num_workers: int) -> Iterator[Tensor]:
+        loader = BatchLoader(kind(X, Y), num_workers)
+        for r, limit in ((0, 2), (1, 4)):
+            rnd = local_round(round_index=r, on_step=lambda _, done, limit=limit: done < limit)
+            opt = rnd.optimizer()
+            for batch in rnd.batches(loader):
+                assert len(batch) == 2
+                yield from batch
+                opt.step()
+        yield from (b[0] for b in loader.sequential(4))
+
+    alone, helped = list(all_batches(0)), list(all_batches(2))
+    assert len(alone) == 2 * (2 + 4) + 3
+    assert all(torch.equal(a, b) for a, b in zip(alone, helped, strict=True))
+
+
+def test_worker_processes_end_with_their_loader() -> None:
+    """At once, without the garbage collector, which would wait 5 s for each."""
+    gc.disable()
+    try:
+        loader = BatchLoader(DATA, num_workers=1)
+        list(loader.sequential(4))
+        workers = loader._loader._iterator._workers
+        assert workers[0].is_alive()
+        del loader
+        assert not workers[0].is_alive()
+        assert workers[0].exitcode == 0
+    finally:
+        gc.enable()
+
+
+def test_a_dead_worker_is_an_error_once_and_replaced() -> None:
+    others, loader = multiprocessing.active_children(), BatchLoader(DATA, num_workers=1)
+    stream = loader.load([[i] for i in range(10)])
+    next(stream)
+    iterator = loader._loader._iterator
+    worker = iterator._workers[0]
+    while iterator._worker_result_queue.empty():  # torch is quick to see that a batch is lost
+        time.sleep(0.01)
+    worker.kill()
+    worker.join()
+    with pytest.raises((OSError, RuntimeError)):
+        list(stream)
+    assert len(list(loader.sequential(4))) == 3
+    assert loader._loader._iterator._workers[0] is not worker
+    del stream, loader, iterator
+    assert set(multiprocessing.active_children()) <= set(others)
+
+
+def test_a_whole_pass_in_order() -> None:
+    got = [b[0] for b in BatchLoader(DATA).sequential(4)]
+    assert [len(b) for b in got] == [4, 4, 2]
+    assert torch.equal(torch.cat(got), X)
+
+
+def test_an_own_plan_replaces_the_permutation() -> None:
+    rnd = local_round(num_steps=2)
+    opt, seen = rnd.optimizer(), []
+    for batch in rnd.batches(DATA, plan=[[3, 3], [1]]):
+        seen.append(batch[0])
+        opt.step()
+    assert torch.equal(seen[0], X[[3, 3]])
+    assert torch.equal(seen[1], X[[1]])
+
+
+def test_a_plan_that_ends_early_is_an_incomplete_round() -> None:
+    rnd = local_round()
+    with pytest.raises(IncompleteRoundError, match="2 of 4"):
+        train(rnd, plan=[[0, 1], [2, 3]])
+
+
+def test_an_empty_dataset_is_refused() -> None:
+    rnd = local_round()
+    with pytest.raises(RoundError, match="the training data is empty"):
+        next(iter(rnd.batches(TensorDataset(X[:0], Y[:0]))))
+
+
+# --- the loop ---
+
+
+def test_a_round_is_a_function_of_its_inputs() -> None:
+    a, b = train(local_round()), train(local_round())
+    assert torch.equal(a.update, b.update)
+    assert torch.equal(a.float_buffers, b.float_buffers)
+    assert a.num_steps == 4
+    assert a.momentum is None
+    assert not torch.equal(a.update, train(local_round(silo_id="b")).update)
+
+
+def test_the_shift_happens_when_the_batch_loop_starts() -> None:
+    rnd = local_round()
+    x_r = rnd.flat.vector.clone()
+    rnd.optimizer()
+    assert torch.equal(rnd.flat.vector, x_r)
+    batches = rnd.batches(DATA)
+    assert torch.equal(rnd.flat.vector, x_r)
+    next(batches)
+    shift = 0.05 * 0.5 * 4 * 0.1  # eta*beta*P*m_r
+    torch.testing.assert_close(rnd.flat.vector, x_r - shift)
+
+
+def test_x_prev_without_its_scale() -> None:
+    with pytest.raises(RoundError, match="came without its inference scale"):
+        local_round(inference_scale=None)
+
+
+def test_methods_without_fusion_need_no_x_prev() -> None:
+    assert train(local_round("FedAvgSLM", inference_scale=None)).momentum is not None
+
+
+def test_server_buffers_are_loaded_and_ours_are_sent() -> None:
+    flat = FlatModel(Net())
+    x, counted = torch.zeros(flat.layout.num_params), torch.tensor([5]).view(torch.uint8)
+    buffers = {Section.FLOAT_BUFFER: torch.arange(6.0), Section.INTEGER_BUFFER: counted}
+    rnd = LocalRound(flat, numbers("FedAvg"), x, buffers=buffers)
+    assert rnd.model.norm.running_mean.tolist() == [0.0, 1.0, 2.0]
+    result = train(rnd)
+    assert result.integer_buffers.view(torch.int64).tolist() == [9]
+    assert result.float_buffers.shape == (6,)
+    assert result.float_buffers.tolist() != list(range(6))
+
+
+def test_leaving_too_early() -> None:
+    rnd = local_round()
+    opt = rnd.optimizer()
+    for batch in rnd.batches(DATA):
+        loss_of(rnd, batch).backward()
+        opt.step()
+        if opt.num_done == 3:
+            break
+    with pytest.raises(IncompleteRoundError) as caught:
+        rnd.finish()
+    assert str(caught.value) == "round 3 was left after 3 of 4 local steps; nothing was sent"
+    assert (caught.value.done, caught.value.wanted) == (3, 4)
+
+
+def test_finishing_without_a_loop() -> None:
+    rnd = local_round()
+    rnd.optimizer()
+    with pytest.raises(IncompleteRoundError, match="after 0 of 4"):
+        rnd.finish()
+
+
+def test_a_step_too_many() -> None:
+    rnd = local_round()
+    opt = rnd.optimizer()
+    for batch in rnd.batches(DATA):
+        loss_of(rnd, batch).backward()
+        opt.step()
+    opt.step()
+    with pytest.raises(RoundError, match="wants 4 local steps and 5 were made"):
+        rnd.finish()
+
+
+def test_a_forgotten_optimizer_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "MAX_ACCUMULATION", 6)
+    rnd = local_round()
+    batches = rnd.batches(DATA)
+    assert len([next(batches) for _ in range(6)]) == 6
+    with pytest.raises(RoundError, match=r"opt.step\(\) was not called for 6 batches"):
+        next(batches)
+
+
+def test_steps_in_between_start_the_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "MAX_ACCUMULATION", 3)
+    rnd = local_round()
+    opt = rnd.optimizer()
+    for i, _ in enumerate(rnd.batches(DATA)):
+        if i % 2:
+            opt.step()
+    assert rnd.finish().num_steps == 4
+
+
+def test_gradient_accumulation() -> None:
+    """Two batches of 2 to a step are one batch of 4."""
+    rnd, whole = (local_round("DOMO-S", module=nn.Linear(3, 1)) for _ in range(2))
+    opt, parts = rnd.optimizer(), [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [0, 2], [1, 3], [5, 7]]
+    for i, batch in enumerate(rnd.batches(DATA, plan=parts)):
+        (loss_of(rnd, batch) / 2).backward()
+        if i % 2:
+            opt.step()
+            opt.zero_grad()
+    merged = [parts[i] + parts[i + 1] for i in range(0, 8, 2)]
+    torch.testing.assert_close(rnd.finish().update, train(whole, plan=merged).update)
+
+
+def test_gradients_of_an_attempt_that_came_to_nothing_are_forgotten() -> None:
+    """Whether it was abandoned between two steps, or failed after `backward`."""
+    flat = FlatModel(nn.Linear(3, 1))
+    x_r, plan = torch.linspace(-0.5, 0.5, 4), [[i] for i in range(8)]
+
+    def attempt(end: Callable[[int], Any] = lambda batches: None) -> LocalRound:
+        batches = 0
+        rnd = LocalRound(
+            flat, numbers("FedAvg"), x_r.clone(), on_step=lambda *_: end(batches) != "abandon"
+        )
+        for batch in rnd.batches(DATA, plan=plan):
+            loss_of(rnd, batch).backward()
+            batches += 1
+            assert end(batches) != "fail"
+            if batches % 2 == 0:
+                rnd.optimizer().step()
+                rnd.optimizer().zero_grad()
+        return rnd
+
+    clean = attempt().finish().update
+    assert attempt(lambda batches: "abandon" if batches == 3 else None).abandoned
+    assert torch.equal(attempt().finish().update, clean)
+    with pytest.raises(AssertionError):
+        attempt(lambda batches: "fail" if batches == 1 else None)
+    assert torch.equal(attempt().finish().update, clean)
+
+
+@pytest.mark.parametrize("method", ["DOMO", "DOMO-S"])
+def test_a_grad_scaler_may_skip_and_changes_nothing(method: str) -> None:
+    """The first step overflows and is skipped; gradients are unscaled before the shift."""
+    rnd, plain = (local_round(method, module=nn.Linear(3, 1)) for _ in range(2))
+    opt = rnd.optimizer()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, backoff_factor=2.0**-117)
+    plan = [[9, 8], [0, 1], [2, 3], [4, 5], [6, 7]]
+    for batch in rnd.batches(DATA, plan=plan):
+        scaler.scale(loss_of(rnd, batch)).backward()
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+    assert scaler.get_scale() == 2.0**10
+    assert torch.equal(rnd.finish().update, train(plain, plan=plan[1:]).update)
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_parameters_that_get_no_gradient(set_to_none: bool) -> None:
+    rnd = local_round("DOMO-S")
+    opt, x_r = rnd.optimizer(), rnd.flat.vector.clone()
+    for batch in rnd.batches(DATA):
+        opt.zero_grad(set_to_none=set_to_none)
+        loss_of(rnd, batch).backward()
+        opt.step()
+    moved = (x_r - rnd.flat.vector)[4:7]  # `unused`: only the shift, 4 times eta*beta*m_r
+    torch.testing.assert_close(moved, torch.full((3,), 4 * 0.05 * 0.5 * 0.1))
+    assert rnd.finish().update[4:7].abs().max() < 1e-5
+
+
+def test_parameters_replaced_before_the_loop() -> None:
+    rnd = local_round()
+    rnd.model.used.weight = nn.Parameter(torch.zeros(1, 3))
+    with pytest.raises(StrayParameterError, match=r"handed over: used\.weight\.") as caught:
+        rnd.optimizer()
+    assert caught.value.names == ("used.weight",)
+
+
+def test_a_model_moved_inside_the_loop() -> None:
+    rnd = local_round(module=nn.Linear(3, 1))
+    opt = rnd.optimizer()
+    for batch in rnd.batches(DATA):
+        loss_of(rnd, batch).backward()
+        opt.step()
+        opt.zero_grad()
+    rnd.model.double()
+    with pytest.raises(StrayParameterError, match="handed over: weight, bias"):
+        rnd.finish()
+
+
+def test_a_stray_model_does_not_start_a_round() -> None:
+    flat = FlatModel(nn.Linear(3, 1))
+    flat.module.bias = nn.Parameter(torch.zeros(1))
+    with pytest.raises(StrayParameterError):
+        LocalRound(flat, numbers(), torch.zeros(4))
+
+
+def test_abandoned() -> None:
+    calls: list[int] = []
+
+    def on_step(rnd: LocalRound, done: int) -> bool:
+        calls.append(done)
+        return done < 2
+
+    rnd = local_round(on_step=on_step)
+    with pytest.raises(IncompleteRoundError, match="2 of 4"):
+        train(rnd)
+    assert rnd.abandoned
+    assert calls == [0, 1, 2]
+
+
+def test_progress_is_told_before_each_batch_and_at_the_end() -> None:
+    calls: list[int] = []
+    rnd = local_round(on_step=lambda rnd, done: calls.append(done) is None)
+    train(rnd)
+    assert calls == [0, 1, 2, 3, 4]
+    assert not rnd.abandoned
+
+
+def test_divergence_is_an_error_with_advice() -> None:
+    with pytest.raises(DivergenceError, match=r"4 of 4 entries .* smaller local_lr") as caught:
+        train(local_round("FedAvg", module=nn.Linear(3, 1), local_lr=1e30))
+    assert caught.value.count == 4
+
+
+def test_finishing_twice_gives_the_same_result() -> None:
+    rnd = local_round("DOMO-S-avg")
+    result = train(rnd)
+    before = result.update.clone()
+    assert rnd.finish() is result
+    assert torch.equal(result.update, before)
+
+
+def test_logged_numbers_come_back() -> None:
+    rnd = local_round()
+    rnd.log(loss=1)
+    rnd.log(loss=torch.tensor(2.0), other=3)
+    assert train(rnd).metrics == {"loss": 2.0, "other": 3.0}
+
+
+# --- evaluation ---
+
+
+def squares(model: nn.Module, batch: Any) -> dict[str, Sum | tuple[float, float]]:
+    assert not torch.is_grad_enabled()
+    assert not any(m.training for m in model.modules())
+    error = (model(batch[0]) - batch[1]).square().sum()
+    return {"mse": Sum(float(error), len(batch[0])), "seen": (float(len(batch[0])), 1.0)}
+
+
+def test_evaluation_is_on_x_r_and_exact() -> None:
+    rnd = local_round()
+    rnd.model.train()
+    rnd.model.norm.eval()
+    x_r = rnd.flat.vector.clone()
+    means = rnd.evaluate(squares, BatchLoader(DATA).sequential(4))
+    assert torch.equal(rnd.flat.vector, x_r)
+    rnd.model.eval()
+    with torch.no_grad():
+        want = float((rnd.model(X) - Y).square().sum())
+    rnd.model.train()
+    assert means["mse"] == pytest.approx(want / 10)
+    assert rnd.evaluation["mse"] == Sum(pytest.approx(want), 10.0)
+    assert rnd.evaluation["seen"] == Sum(10.0, 3.0)
+
+
+def test_evaluation_is_skipped_where_the_run_wants_no_numbers() -> None:
+    rnd = local_round(evaluates=False)
+    assert rnd.evaluate(squares, BatchLoader(DATA).sequential()) == {}
+    assert rnd.evaluation == {}
+
+
+def test_sums_are_handed_on_at_once() -> None:
+    got: list[Any] = []
+    flat = FlatModel(Net())
+    rnd = LocalRound(flat, numbers("FedAvg"), flat.vector.clone(), on_evaluation=got.append)
+    rnd.evaluate(squares, BatchLoader(DATA).sequential())
+    assert got == [rnd.evaluation]
+    assert got[0]["seen"] == Sum(10.0, 1.0)
+
+
+def test_several_evaluations_are_reported_together() -> None:
+    got: list[Any] = []
+    flat = FlatModel(Net())
+    rnd = LocalRound(
+        flat, numbers("FedAvg"), flat.vector.clone(), on_evaluation=lambda s: got.append({**s})
+    )
+    rnd.evaluate(squares, BatchLoader(DATA).sequential())
+    assert rnd.evaluate(lambda m, b: {"rare": (1.0, 2.0), "seen": (8.0, 4.0)}, [X]) == {
+        "rare": 0.5,
+        "seen": 2.0,
+    }
+    assert [set(sums) for sums in got] == [{"mse", "seen"}, {"mse", "seen", "rare"}]
+    assert got[1]["seen"] == Sum(8.0, 4.0)
+
+
+def test_evaluation_leaves_each_module_in_its_mode() -> None:
+    rnd = local_round()
+    rnd.model.train()
+    rnd.model.norm.eval()
+    rnd.evaluate(squares, BatchLoader(DATA).sequential())
+    modes = [m.training for m in rnd.model.modules()]
+    assert modes == [True, True, True, False]
+    with pytest.raises(ZeroDivisionError):
+        rnd.evaluate(lambda m, b: {"x": (1 / 0, 1.0)}, BatchLoader(DATA).sequential())
+    assert [m.training for m in rnd.model.modules()] == modes
+
+
+def test_evaluation_belongs_before_the_loop() -> None:
+    rnd = local_round()
+    for _ in rnd.batches(DATA):
+        with pytest.raises(RoundError, match=r"evaluate\(\) belongs before the batch loop"):
+            rnd.evaluate(squares, BatchLoader(DATA).sequential())
+        break
+    with pytest.raises(RoundError):
+        rnd.evaluate(squares, [])
+
+
+def test_a_round_that_only_evaluates_gives_no_batches() -> None:
+    rnd = local_round(num_steps=0)
+    assert rnd.evaluate(squares, BatchLoader(DATA).sequential())
+    assert list(rnd.batches(DATA)) == []
+
+
+# --- tasks ---
+
+
+class ATask:
+    def __init__(self, factor: float = 1.0):
+        self.factor = factor
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(3, 1)
+
+    def train_data(self, root: Path, shard: Shard | None) -> Dataset[Any]:
+        return DATA
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return nn.functional.mse_loss(model(batch[0]), batch[1]) * self.factor
+
+    def evaluate(self, model: nn.Module, batch: Any) -> dict[str, Sum]:
+        return {"n": Sum(float(len(batch[0])), 1)}
+
+
+class PlannedTask(ATask):
+    def augment(self, batch: Any, generator: torch.Generator) -> Any:
+        return batch[0] * 0, batch[1] * 0 + 1
+
+    def batch_plan(self, round_index: int, num_steps: int) -> list[list[int]]:
+        return [[round_index]] * num_steps
+
+
+def task_round(task: ATask, **how: Any) -> tuple[LocalRound, LocalResult | None]:
+    dtype = how.pop("dtype", None)
+    rnd = local_round("FedAvg", module=task.build_model(), **how)
+    loader = BatchLoader(DATA)
+    return rnd, run_task_round(task, rnd, loader, loader, dtype)
+
+
+def test_a_task_is_the_loop_by_hand() -> None:
+    rnd, result = task_round(ATask())
+    assert result is not None
+    assert rnd.evaluation == {"n": Sum(10.0, 1.0)}
+    by_hand = train(local_round("FedAvg", module=nn.Linear(3, 1)))
+    assert torch.equal(result.update, by_hand.update)
+    assert result.metrics["loss"] > 0
+
+
+def test_a_task_s_own_plan_and_augmentation_are_used() -> None:
+    _, result = task_round(PlannedTask())
+    assert result is not None
+    assert result.update[:3].tolist() == [0.0, 0.0, 0.0]  # inputs are 0
+    assert result.update[3] != 0
+
+
+def test_bf16_is_near() -> None:
+    _, exact = task_round(ATask())
+    _, rough = task_round(ATask(), dtype=torch.bfloat16)
+    assert exact is not None
+    assert rough is not None
+    assert not torch.equal(exact.update, rough.update)
+    torch.testing.assert_close(exact.update, rough.update, rtol=0.05, atol=0.05)
+
+
+def test_a_task_round_without_training() -> None:
+    rnd, result = task_round(ATask(), num_steps=0)
+    assert result is None
+    assert rnd.evaluation
+
+
+def test_an_abandoned_task_round() -> None:
+    rnd, result = task_round(ATask(), on_step=lambda rnd, done: done < 1)
+    assert result is None
+    assert rnd.abandoned
+
+
+def test_a_loss_that_is_not_finite() -> None:
+    with pytest.raises(DivergenceError, match="the training loss is not finite"):
+        task_round(ATask(factor=float("nan")))
+
+
+def test_kernels_are_plain_values() -> None:
+    assert numbers().kernel == Kernel(0.5, 0.5, 0.5, 1.0, 0.0, "pre", False)
+
+
+def test_a_learning_rate_schedule_is_refused() -> None:
+    rnd = local_round()
+    opt = rnd.optimizer()
+    opt.param_groups[0]["lr"] *= 0.5
+    for batch in rnd.batches(DATA):
+        loss_of(rnd, batch).backward()
+        with pytest.raises(RoundError, match="a schedule belongs into its configuration"):
+            opt.step()
+        break

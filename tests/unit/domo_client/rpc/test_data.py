@@ -1,0 +1,180 @@
+"""A silo and a coordinator that says whatever it is told to: nothing is believed unchecked."""
+
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import torch
+import xxhash
+from torch import nn
+
+from domo.errors import ChecksumError, ProtocolError
+from domo.model.flat import Layout, byte_view
+from domo_client.rpc import connection as line
+from domo_client.rpc.assignment import sizes_of
+from domo_client.rpc.data import Transfers
+from domo_client.rpc.watchdog import Watchdog
+from domo_client.state.folder import SiloState
+from domo_proto.codec import VectorId, encode_frame
+from domo_proto.v1 import federation_pb2 as pb
+
+MODEL = nn.BatchNorm1d(2)
+X = torch.tensor([1.0, 2.0, 3.0, 4.0])
+DIGEST = xxhash.xxh3_128_digest(byte_view(X))
+
+
+class Liar(grpc.GenericRpcHandler):
+    """A coordinator's data rpcs; `turns` are the messages of the next answers to `FetchRound`."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[bytes]] = []
+        self.answer = b""
+        self.state = pb.ABSENT
+
+    def service(self, details: Any) -> grpc.RpcMethodHandler:
+        if details.method.endswith("FetchRound"):
+            return grpc.unary_stream_rpc_method_handler(lambda _, context: iter(self.turns.pop(0)))
+        if details.method.endswith("UploadStatus"):
+            status = pb.UploadStatusResponse(state=self.state).SerializeToString()
+            return grpc.unary_unary_rpc_method_handler(lambda _, context: status)
+        return grpc.stream_unary_rpc_method_handler(
+            lambda stream, _: (list(stream), self.answer)[1]
+        )
+
+
+@pytest.fixture
+def liar() -> Liar:
+    return Liar()
+
+
+@pytest.fixture
+def silo(liar: Liar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transfers]:
+    monkeypatch.setattr(line, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(line, "JITTER_S", 0.0)
+    server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[liar])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    state = SiloState(tmp_path / "state")
+    it = Transfers(f"127.0.0.1:{port}", "a", state)
+    it.sizes = sizes_of(Layout.of(MODEL))
+    yield it
+    it.close()
+    state.close()
+    server.stop(None).wait()
+
+
+def vector(**changes: Any) -> pb.VectorInfo:
+    return pb.VectorInfo(**{"id": pb.X, "num_bytes": 16, "digest": DIGEST, "sent": True, **changes})
+
+
+def header(*vectors: pb.VectorInfo, **changes: Any) -> bytes:
+    values = {"action": pb.TRAIN, "round_index": 6, "num_steps": 1, "local_lr": 0.1}
+    return pb.RoundHeader(**{**values, **changes}, vectors=vectors).SerializeToString()
+
+
+def frame(x: torch.Tensor = X, at: int = 0) -> bytes:
+    return encode_frame(VectorId.X, at, byte_view(x))
+
+
+def test_a_turn_that_fits(liar: Liar, silo: Transfers) -> None:
+    buffers = vector(id=pb.FLOAT_BUFFERS, num_bytes=16, sent=False)
+    liar.turns = [[header(vector(), buffers), frame()]]
+    turn = silo.fetch_round("1-r", -1)
+    assert (turn.action, turn.round_index, turn.num_steps) == ("TRAIN", 6, 1)
+    assert torch.equal(turn.vectors[VectorId.X], X)
+
+
+WHERE = "the coordinator's header of round 7"
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([], "ended its answer before it began"),
+        ([b"\xff\xff"], "the first message is no RoundHeader"),
+        ([header(action=77)], f"{WHERE} asks for action 77"),
+        ([header()], f"{WHERE} has no X"),
+        ([header(vector(), num_steps=0)], "asks for 0 local steps with step size 0.1"),
+        ([header(vector(), local_lr=float("nan"))], "1 local steps with step size nan"),
+        ([header(vector(id=9))], f"{WHERE} has a vector of id 9"),
+        ([header(vector(id=pb.UPDATE))], f"{WHERE} has a vector of id 7"),
+        ([header(vector(), vector())], f"{WHERE} has X twice"),
+        ([header(vector(num_bytes=1 << 60))], f"says {1 << 60} bytes of X; the model has 16"),
+        ([header(vector(offset=17))], "begins X at byte 17 of 16"),
+        ([header(vector(digest=b"xyz"))], "a digest of 3 bytes for X, not 16"),
+        ([header(vector()), frame(X[:0])], "an empty frame"),
+        ([header(vector()), frame(torch.zeros(5))], "must follow in order and without gaps"),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused(
+    messages: list[bytes], text: str, liar: Liar, silo: Transfers
+) -> None:
+    liar.turns = [messages]
+    with pytest.raises(ProtocolError, match=text):
+        silo.fetch_round("1-r", -1)
+    assert silo.state.held() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"\xff\xff", "is no SubmitResponse"),
+        (pb.SubmitResponse(state=77).SerializeToString(), "says state 77 of an update"),
+    ],
+)
+def test_an_answer_to_an_update_that_is_none(
+    answer: bytes, text: str, liar: Liar, silo: Transfers
+) -> None:
+    liar.answer = answer
+    update = silo.state.save_pending("1-r", 6, "c/x", [(VectorId.UPDATE, byte_view(X))], 1, {})
+    with pytest.raises(ProtocolError, match=text):
+        silo.submit(update)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (pb.ACCEPTED, "the coordinator had it already"),
+        (pb.STALE, "its round is over, or another update of this silo counts"),
+    ],
+)
+def test_an_update_that_need_not_be_sent(
+    state: pb.UploadState, text: str, liar: Liar, silo: Transfers
+) -> None:
+    liar.state = state
+    update = silo.state.save_pending("1-r", 6, "c/x", [(VectorId.UPDATE, byte_view(X))], 1, {})
+    assert silo.submit(update) == (pb.UploadState.Name(state), text)
+
+
+def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Transfers) -> None:
+    """No progress is counted, so the pauses grow; and from the second time on it is said."""
+    said: list[str] = []
+    silo.on_damage = said.append
+    wrong = [header(vector()), frame(X[:2]), frame(X[:2], 8)]
+    with Watchdog(60.0) as watch:
+        for times in range(1, 5):
+            with pytest.raises(ChecksumError, match="does not fit its digest"):
+                silo._read_turn(pb.RoundHeader.FromString(wrong[0]), iter(wrong[1:]), watch, set())
+            assert silo.advanced == 0
+            assert len(said) == times // 2
+    assert said[0].startswith("X of round 1 has come 2 times and does not fit its digest")
+    liar.turns = [
+        wrong,
+        [header(vector()), frame(X[:2])],
+        [header(vector(offset=8)), frame(X[2:], 8)],
+    ]
+    assert torch.equal(silo.fetch_round("1-r", -1).vectors[VectorId.X], X)
+    assert silo.advanced == 0  # nothing got further than it had been
+
+
+def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Transfers) -> None:
+    """The trainer overwrites x_{r-1}, and then x_r."""
+    before = vector(id=pb.X_PREV, sent=False)
+    liar.turns = [[header(vector()), frame()], [header(vector(sent=False), before)]]
+    silo.fetch_round("1-r", -1)
+    vectors = silo.fetch_round("1-r", -1).vectors
+    vectors[VectorId.X_PREV].zero_()
+    assert torch.equal(vectors[VectorId.X], X)

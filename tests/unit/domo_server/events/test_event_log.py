@@ -1,0 +1,113 @@
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import domo_server.events.event_log
+from domo.errors import CoordinatorUnavailableError
+from domo_server.events.counters import Counters
+from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Broadcast
+from domo_server.store.database import open_database
+from domo_server.store.store import Store
+
+
+def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    async def main() -> None:
+        events = EventLog(store, Broadcast(), Counters())
+        for i in range(50):
+            events.say("kind", f"{i}", "1-r" if i % 2 else None, "site-a")
+        await events.close()
+
+    asyncio.run(main())
+    recorded = store.events_after(0, 99)
+    assert [e["text"] for e in recorded] == [str(i) for i in range(50)]
+    assert (recorded[1]["run_id"], recorded[1]["silo_id"]) == ("1-r", "site-a")
+    store.close()
+
+
+def test_whoever_waits_is_told(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    async def main() -> None:
+        broadcast = Broadcast()
+        events = EventLog(store, broadcast, Counters())
+        async with asyncio.timeout(60):
+            changed = asyncio.create_task(broadcast.changed())
+            await asyncio.sleep(0)
+            events.say("kind", "text")
+            await changed
+        assert len(store.events_after(0, 9)) == 1
+        await events.close()
+
+    asyncio.run(main())
+    store.close()
+
+
+def test_an_event_that_cannot_be_recorded_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "add_event", full)
+
+    async def main() -> None:
+        broadcast = Broadcast()
+        events = EventLog(store, broadcast, Counters())
+        changed = asyncio.create_task(broadcast.changed())
+        await asyncio.sleep(0)
+        events.say("kind", "text")
+        async with asyncio.timeout(60):
+            await changed
+        await events.close()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert "an event was not recorded: [Errno 28] No space left on device" in caplog.text
+    store.close()
+
+
+def test_on_a_full_disk_who_asks_is_not_kept_waiting_and_all_follows_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+    monkeypatch.setattr(domo_server.events.event_log, "RETRY_S", 0.01)
+    monkeypatch.setattr(domo_server.events.event_log, "FLUSH_S", 0.05)
+    add, room = store.add_event, threading.Event()
+
+    def may_be_full(*args: Any) -> None:
+        if not room.is_set():
+            raise CoordinatorUnavailableError("database or disk is full")
+        add(*args)
+
+    monkeypatch.setattr(store, "add_event", may_be_full)
+
+    async def main() -> None:
+        events = EventLog(store, Broadcast(), Counters())
+        async with asyncio.timeout(30):
+            for i in range(3):
+                events.say("kind", f"{i}")
+                await events.flush()
+            assert store.events_after(0, 9) == []
+            room.set()
+            while len(store.events_after(0, 9)) < 3:
+                await events.recorded.changed(0.1)
+            events.say("kind", "3")
+            await events.flush()
+        assert [e["text"] for e in store.events_after(0, 9)] == ["0", "1", "2", "3"]
+        room.clear()
+        events.say("kind", "lost")
+        events.hurry()
+        async with asyncio.timeout(30):
+            await events.close()
+
+    asyncio.run(main())
+    store.close()

@@ -1,0 +1,40 @@
+"""How long silos are in their phase, and how fast they move bytes."""
+
+from domo.api.schema import SiloStatus
+from domo_server.silos.rates import Pace
+
+
+def test_seconds_in_a_phase() -> None:
+    now = 100.0
+    pace = Pace(lambda: now)
+    silo = SiloStatus(silo_id="a", phase="training")
+    assert pace.add_to(silo).phase_s == 0
+    now += 3
+    assert pace.add_to(silo).phase_s == 3
+    now += 1
+    assert pace.add_to(silo.model_copy(update={"phase": "uploading"})).phase_s == 0
+    now += 2
+    assert pace.add_to(silo.model_copy(update={"phase": "uploading"})).phase_s == 2
+    gone = silo.model_copy(update={"phase": "offline", "last_seen_s": 60.0})
+    assert pace.add_to(gone).phase_s == 60
+
+
+def test_speeds_are_of_the_last_seconds() -> None:
+    now = 100.0
+    pace = Pace(lambda: now)
+
+    def speeds(sent: int, received: int, phase: str = "uploading") -> tuple[float | None, ...]:
+        silo = SiloStatus(silo_id="a", phase=phase, bytes_sent=sent, bytes_received=received)
+        shown = pace.add_to(silo)
+        return shown.sent_per_s, shown.received_per_s
+
+    assert speeds(1000, 0) == (0, 0)
+    now += 5
+    assert speeds(6000, 500) == (1000, 100)
+    now += 10
+    assert speeds(6000, 500) == (0, 0)  # nothing moved in the last 10 s
+    now += 1
+    assert speeds(50, 0) == (0, 0)  # started again
+    now += 2
+    assert speeds(250, 0) == (100, 0)
+    assert speeds(250, 0, "offline") == (0, 0)

@@ -1,0 +1,274 @@
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from domo.errors import StateError
+from domo_server.store.database import open_beside, open_database, versions
+from domo_server.store.store import Store
+from domo_server.store.tables import metadata
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_database(f"sqlite:///{tmp_path / 'coordinator.db'}")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(engine: Engine) -> Store:
+    return Store(engine)
+
+
+def test_migrations_make_the_tables_of_the_code(engine: Engine) -> None:
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == versions()[0]
+    tables = set(inspect(engine).get_table_names())
+    assert tables == {*metadata.tables, "alembic_version"}
+
+
+def test_sqlite_is_durable(engine: Engine) -> None:
+    with engine.connect() as c:
+        assert c.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        assert c.execute(text("PRAGMA synchronous")).scalar() == 2  # FULL
+
+
+def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    for known in (0, 1):
+        store = Store(open_database(url))
+        assert len(store.all_runs()) == known
+        store.create_run(a_run(f"run-{known}"))
+        store.close()
+
+
+@pytest.mark.parametrize("name", ["no-such-folder/x.db", "not-a-database"])
+def test_a_database_that_cannot_be_opened(name: str, tmp_path: Path) -> None:
+    (tmp_path / "not-a-database").write_text("hello, I am no database, but a text file\n" * 99)
+    with pytest.raises(StateError, match="cannot open the database sqlite:///"):
+        open_database(f"sqlite:///{tmp_path / name}")
+
+
+@pytest.mark.parametrize(
+    "url", ["no url", "nosuchdialect://user:hidden@host/db", "mysql+nosuchdriver://u:hidden@h/d"]
+)
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(StateError, match=r"^cannot open the database") as caught:
+        open_database(url)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer_is_one_line_without_a_password() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StateError, match=r"@127.0.0.1:1/d: connection failed") as caught:
+        open_database("postgresql+psycopg://u:hidden@127.0.0.1:1/d")
+    assert "hidden" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_database_of_a_newer_version(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    engine = open_database(url)
+    with engine.begin() as c:
+        c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(StateError, match=r"'9999'; was it made by a newer domo\?"):
+        open_database(url)
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("0003", "start the coordinator with this domo once"), ("9999", "a newer domo's")],
+)
+def test_beside_a_coordinator_nothing_is_migrated(version: str, text: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    open_database(url).dispose()
+    engine = open_beside(url)
+    with engine.begin() as c:
+        c.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
+    with pytest.raises(StateError, match=f"has version {version}, this domo uses .*{text}"):
+        open_beside(url)
+    with engine.connect() as c:
+        assert MigrationContext.configure(c).get_current_revision() == version
+    engine.dispose()
+
+
+def a_run(name: str) -> dict[str, Any]:
+    return {"name": name, "config": {"task": "digits"}, "config_digest": "d" * 32}
+
+
+def test_runs(store: Store) -> None:
+    first, second = store.create_run(a_run("alpha")), store.create_run(a_run("beta"))
+    assert (first["run_id"], second["run_id"]) == ("1-alpha", "2-beta")
+    assert (first["state"], first["rounds_done"], first["roster"]) == ("QUEUED", 0, None)
+    assert first["config"] == {"task": "digits"}
+    store.update_run("1-alpha", state="OPEN", roster=["a", "b"])
+    assert store.run("1-alpha") == {**first, "state": "OPEN", "roster": ["a", "b"]}
+    assert store.run("2-beta") == second
+    assert store.run_by_name("beta") == second
+    assert store.run("3-gamma") is None
+    assert store.run_by_name("gamma") is None
+    assert [r["run_id"] for r in store.all_runs()] == ["2-beta", "1-alpha"]
+    with pytest.raises(IntegrityError):
+        store.create_run(a_run("beta"))
+
+
+def test_a_run_that_is_queued_is_said_to_be_by_one_transaction(
+    engine: Engine, store: Store
+) -> None:
+    commits: list[object] = []
+    event.listen(engine, "commit", commits.append)
+    event.listen(engine, "begin", commits.append)
+    assert store.create_run(a_run("alpha"))["state"] == "QUEUED"
+    assert len(commits) == 2
+
+
+def test_enrolments_are_replaced(store: Store) -> None:
+    store.enroll("1-r", "a", role="trainer", num_samples=5, num_eval_samples=0)
+    store.enroll("1-r", "b", role="evaluator", num_samples=0, num_eval_samples=9)
+    store.enroll("1-r", "a", role="trainer", num_samples=6, num_eval_samples=1)
+    store.enroll("2-r", "a", role="trainer", num_samples=7, num_eval_samples=0)
+    got = {
+        e["silo_id"]: (e["role"], e["num_samples"], e["num_eval_samples"])
+        for e in store.enrolled("1-r")
+    }
+    assert got == {"a": ("trainer", 6, 1), "b": ("evaluator", 0, 9)}
+
+
+def an_update(silo_id: str, digest: str, round_index: int = 0) -> dict[str, Any]:
+    return {
+        "run_id": "1-r",
+        "round_index": round_index,
+        "silo_id": silo_id,
+        "digest": digest,
+        "vectors": [[7, 40]],
+        "num_steps": 3,
+        "update_norm": 0.5,
+        "metrics": {"loss": 1.25},
+    }
+
+
+def test_updates_are_replaced(store: Store) -> None:
+    """A second one comes where the first one's file was lost with the machine."""
+    for update in (
+        an_update("a", "1"),
+        an_update("b", "2"),
+        an_update("a", "3"),
+        an_update("a", "4", 1),
+    ):
+        store.accept_update(**update)
+    got = {u["silo_id"]: u for u in store.updates_of("1-r", 0)}
+    assert {k: u["digest"] for k, u in got.items()} == {"a": "3", "b": "2"}
+    assert got["b"]["vectors"] == [[7, 40]]
+    assert got["b"]["metrics"] == {"loss": 1.25}
+    assert store.updates_of("2-r", 0) == []
+
+
+def test_a_round_is_closed_and_committed(store: Store) -> None:
+    store.create_run(a_run("r"))
+    values = {
+        "round_index": 0,
+        "local_lr": 0.1,
+        "reference_steps": 2.5,
+        "participants": [{"silo_id": "a"}],
+        "left_out": {"b": "late"},
+    }
+    store.begin_close("1-r", values)
+    assert store.run("1-r")["state"] == "CLOSING"
+    (row,) = store.rounds_of("1-r")
+    assert (row["state"], row["participants"], row["left_out"]) == (
+        "CLOSING",
+        [{"silo_id": "a"}],
+        {"b": "late"},
+    )
+    with pytest.raises(IntegrityError):
+        store.begin_close("1-r", values)  # the set of a round never changes
+    run = {"state": "OPEN", "rounds_done": 1, "checkpoint": "x1", "inference_scale": 0.1 + 0.2}
+    store.commit_round("1-r", 0, {"closed_at": "now", "duration_s": 2.0}, run)
+    (row,) = store.rounds_of("1-r")
+    assert (row["state"], row["closed_at"]) == ("COMMITTED", "now")
+    now = store.run("1-r")
+    assert {k: now[k] for k in run} == run  # the float64 too, to the last bit
+
+
+def test_rounds_are_in_order(store: Store) -> None:
+    for r in (0, 2, 1):
+        store.begin_close(
+            "1-r",
+            {
+                "round_index": r,
+                "local_lr": 1,
+                "reference_steps": 1,
+                "participants": [],
+                "left_out": {},
+            },
+        )
+    assert [r["round_index"] for r in store.rounds_of("1-r")] == [0, 1, 2]
+
+
+def test_evaluations_are_replaced_by_silo_and_model(store: Store) -> None:
+    store.add_evaluation("1-r", 0, "a", {"loss": (3.0, 2), "accuracy": (1.0, 2)})
+    store.add_evaluation("1-r", 0, "b", {"loss": (5.0, 4)})
+    store.add_evaluation("1-r", 1, "a", {"loss": (9.0, 2)})
+    store.add_evaluation("1-r", 0, "a", {"loss": (4.0, 2)})
+    got = [
+        (e["model_index"], e["silo_id"], e["metric"], e["total"], e["num"])
+        for e in store.evaluations_of("1-r")
+    ]
+    assert got == [(0, "a", "loss", 4.0, 2), (0, "b", "loss", 5.0, 4), (1, "a", "loss", 9.0, 2)]
+
+
+def test_silos(store: Store) -> None:
+    values = {"instance_id": "i", "role": "trainer", "device": "cpu", "software_version": "1"}
+    assert store.silo("b") is None
+    store.save_silo("b", readmitted=False, **values)
+    store.save_silo("a", readmitted=False, **values)
+    seen = store.silo("b")
+    assert seen["first_seen"] == seen["last_seen"]
+    store.save_silo("b", readmitted=True, **{**values, "device": "cuda"})
+    again = store.silo("b")
+    assert (again["device"], again["readmitted"], again["first_seen"]) == (
+        "cuda",
+        True,
+        seen["first_seen"],
+    )
+    assert [s["silo_id"] for s in store.all_silos()] == ["a", "b"]
+
+
+def test_events_come_oldest_first_and_the_newest_are_kept(store: Store) -> None:
+    for i in range(5):
+        store.add_event("kind", f"text {i}", "1-r" if i else None)
+    events = store.events_after(0, 3)
+    assert [e["text"] for e in events] == ["text 2", "text 3", "text 4"]
+    assert [e["text"] for e in store.events_after(events[1]["event_id"], 9)] == ["text 4"]
+
+
+def test_threads_write_at_once(store: Store) -> None:
+    """No writer is turned away: each waits for the others."""
+    errors: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            for i in range(5):
+                store.add_event("kind", f"{number} {i}")
+                store.enroll(f"{number}-r", str(i), role="x", num_samples=1, num_eval_samples=1)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert errors == []
+    assert len(store.events_after(0, 99)) == 20
+    assert [len(store.enrolled(f"{n}-r")) for n in range(4)] == [5] * 4

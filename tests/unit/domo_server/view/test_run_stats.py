@@ -1,0 +1,54 @@
+"""The digest of a run is the same whether it is kept up or read at once."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+from domo_server.store.database import open_database
+from domo_server.store.store import Store
+from domo_server.view.run_stats import Digests
+
+SILOS = ("site-a", "site-b")
+
+
+def test_a_digest_that_is_kept_up_is_that_of_all_rows(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'coordinator.db'}"))
+    live = SimpleNamespace(revision=0, reported={})
+    row = {"run_id": "r", "state": "OPEN", "rounds_done": 0}
+
+    def test(model: int, *silos: str) -> None:
+        for silo in silos:
+            store.add_evaluation("r", model, silo, {"accuracy": (model + len(silo), 10)})
+            live.reported.setdefault(model, set()).add(silo)
+
+    def close(r: int, left_out: dict[str, str]) -> None:
+        times = {"local_lr": 0.1, "reference_steps": 1, "participants": [], "left_out": left_out}
+        store.begin_close("r", {"round_index": r, "duration_s": 10.0 + r, **times})
+
+    async def go() -> None:
+        kept = Digests(store)
+
+        async def same() -> None:
+            live.revision += 1
+            assert await kept.of(row, live) == await Digests(store).of(row, live)
+
+        await same()
+        for r in range(8):
+            late = "site-a" if r == 5 else None  # it tests x_5 four rounds later
+            test(r, *(s for s in SILOS if s != late))
+            await same()
+            close(r, {"site-b": "not connected"} if r == 6 else {})
+            await same()
+            store.commit_round("r", r, {}, {"rounds_done": r + 1})
+            await same()
+            assert (await kept.of(row, live)).complete == (r < 6)
+        test(5, "site-a")
+        await same()
+        digest = await kept.of(row, live)
+        assert [p.num_silos for p in digest.points] == 8 * [2]
+        assert digest.recent_s == 15.0  # of rounds 3 to 7
+        ended = {**row, "state": "FINISHED"}
+        assert await kept.of(ended, None) == digest
+
+    asyncio.run(go())
+    store.close()
