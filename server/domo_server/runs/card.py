@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import domo
+from domo.api.schema import ENDED
 from domo.model.card import (
     CardPoint,
     CardSilo,
@@ -13,7 +14,6 @@ from domo.model.card import (
 )
 from domo.run_config import RunConfig
 from domo_server.runs.evaluation import metric_points
-from domo.api.schema import ENDED
 from domo_server.store.store import Store
 
 

@@ -17,8 +17,18 @@ from typing import Any
 from domo.errors import DomoError, RoundTimeoutError, TransportError
 from domo.model.card import metadata_of
 from domo.model.tensor_file import TensorFile
+from domo_server.rounds.aggregate import make_record, sum_round
 from domo_server.rounds.alignment import Agreement
+from domo_server.rounds.state import (
+    Phase,
+    RoundState,
+    Signal,
+    advance,
+)
 from domo_server.runs.card import make_card
+from domo_server.runs.durable import Durable, said_by_disk, set_state
+from domo_server.runs.recovery import committed, load
+from domo_server.runs.run import NOBODY, Run
 from domo_server.store.checkpoint import (
     FROZEN_FILE,
     Checkpoint,
@@ -26,16 +36,6 @@ from domo_server.store.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from domo_server.rounds.aggregate import make_record, sum_round
-from domo_server.runs.durable import Durable, said_by_disk, set_state
-from domo_server.runs.recovery import committed, load
-from domo_server.rounds.state import (
-    Phase,
-    RoundState,
-    Signal,
-    advance,
-)
-from domo_server.runs.run import NOBODY, Run
 from domo_server.store.spool import recycle
 from domo_server.store.store import now_text
 

@@ -13,17 +13,18 @@ from typing import Any
 import torch
 
 from domo.errors import ProtocolError
-from domo.run_config import RunConfig
 from domo.model.flat import Layout, Section
+from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
 from domo_proto.codec import VectorId
-from domo_server.events.notifier import Broadcast
-from domo_server.store.checkpoint import Checkpoint
 from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Broadcast
+from domo_server.rounds.state import Phase, RoundState
+from domo_server.runs.assignment import Counted, Enrolment
 from domo_server.runs.participants import Members
 from domo_server.runs.wire_vector import WireVector
-from domo_server.rounds.state import Phase, RoundState
 from domo_server.silos.sessions import Sessions
+from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.spool import (
     Part,
     Upload,
@@ -33,7 +34,6 @@ from domo_server.store.spool import (
     update_path,
 )
 from domo_server.store.store import Store
-from domo_server.runs.assignment import Counted, Enrolment
 
 BUFFER_IDS = {
     Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,

@@ -6,15 +6,20 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 from typing import Any
 
-from domo.storage import disk
 from domo.errors import CoordinatorUnavailableError, StateError
-from domo.model.model_file import open_model, save_model
-from domo.training.initial import build_initial
-from domo.run_config import RunConfig
-from domo.tasks import load_task
-from domo.model.tensor_file import TensorFile
 from domo.model.flat import Section
+from domo.model.model_file import open_model, save_model
+from domo.model.tensor_file import TensorFile
+from domo.run_config import RunConfig
+from domo.storage import disk
+from domo.tasks import load_task
+from domo.training.initial import build_initial
 from domo_proto.codec import VectorId
+from domo_server.rounds.state import Phase, RoundState
+from domo_server.runs.assignment import Enrolment
+from domo_server.runs.durable import Durable, set_state
+from domo_server.runs.run import Run
+from domo_server.runs.wire_vector import WireVector
 from domo_server.store.checkpoint import (
     Checkpoint,
     first_checkpoint,
@@ -23,12 +28,7 @@ from domo_server.store.checkpoint import (
     load_previous,
     prune_checkpoints,
 )
-from domo_server.runs.durable import Durable, set_state
-from domo_server.runs.wire_vector import WireVector
-from domo_server.rounds.state import Phase, RoundState
-from domo_server.runs.run import Run
 from domo_server.store.store import now_text
-from domo_server.runs.assignment import Enrolment
 
 Row = Mapping[str, Any]
 

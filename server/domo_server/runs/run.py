@@ -11,11 +11,11 @@ from typing import Any
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import sort_roster
 from domo_proto.codec import VectorId
+from domo_server.rounds.state import Phase, Signal, advance
+from domo_server.runs.assignment import Counted, Enrolment, Turn
 from domo_server.runs.receiver import BUFFER_IDS, Intake
 from domo_server.runs.wire_vector import WireVector
-from domo_server.rounds.state import Phase, Signal, advance
 from domo_server.silos.sessions import Session
-from domo_server.runs.assignment import Counted, Enrolment, Turn
 
 MAX_SAMPLES = 10**12
 """More samples than this at one silo are a mistake, or a lie."""

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo.model.tensor_file import Spec, TensorFile
 from domo.model.flat import byte_view
+from domo.model.tensor_file import Spec, TensorFile
 from domo_proto import codec
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame
 from domo_server.runs import wire_vector as outgoing
