@@ -25,7 +25,7 @@ from domo.ops.findings import (
     problem,
     warning,
 )
-from domo_proto.pem import read_pem
+from domo_proto.channel import read_pem
 
 SOON_S = 14 * 86_400
 """A certificate that ends so soon is worth a word."""

@@ -8,7 +8,6 @@ import grpc
 
 from domo.errors import ConfigError
 from domo_proto.codec import MAX_MESSAGE_BYTES
-from domo_proto.pem import read_pem
 
 KEEPALIVE_S = 30
 """A client's ping interval on an idle connection: below the idle limit of common NATs."""
@@ -73,6 +72,21 @@ class TlsFiles:
         """
         path: Path | None = getattr(self, which)
         return None if path is None else read_pem(path, f"tls {which}")
+
+
+def read_pem(path: Path, what: str) -> bytes:
+    """The bytes of a PEM file.
+
+    Raises:
+        ConfigError: It cannot be read, or is none.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{what}: cannot read {path}: {error.strerror}") from error
+    if b"-----BEGIN" not in data:
+        raise ConfigError(f"{what}: {path} is not a PEM file")
+    return data
 
 
 def is_loopback(address: str) -> bool:

@@ -36,7 +36,7 @@ from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, nam
 from domo_server.coordinator.coordinator import check_submission
 from domo_server.integrations.trackers import make_writers
 from domo_server.integrations.webhook_message import Hook
-from domo_server.ports import PORTS_TRIED, why_taken
+from domo_server.startup import PORTS_TRIED, why_taken
 from domo_server.store.database import connect, versions
 
 MODELS_OF_A_RUN = 10

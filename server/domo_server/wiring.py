@@ -18,17 +18,16 @@ from domo.run_config import RunConfig
 from domo_proto.channel import SERVER_OPTIONS
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
-from domo_server import allocator as process_memory
+from domo_server import allocator
 from domo_server.config import ServerConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
 from domo_server.integrations.trackers import Follower, Writer
 from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.monitor import Watch
-from domo_server.ports import dashboard_hosts, dashboard_url
 from domo_server.rpc.control import FederationServicer
 from domo_server.rpc.data import DataServicer, data_handlers
-from domo_server.startup import Held, Started, taken
+from domo_server.startup import Held, Started, dashboard_hosts, dashboard_url, taken
 from domo_server.store.lock import KEEP_S, AdvisoryLock
 from domo_server.store.store import Store
 from domo_server.view.metrics import CoordinatorMetrics
@@ -60,7 +59,7 @@ async def run(
         StateError: Another coordinator has taken the database meanwhile.
     """
     torch.set_num_threads(1)  # two threads contend with the transport
-    process_memory.prepare()
+    allocator.prepare()
     async with contextlib.AsyncExitStack() as ending:
         coordinator = Coordinator(
             held.store,

@@ -24,7 +24,7 @@ from domo.model.flat import Section, byte_view
 from domo.model.model_file import load_model
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.storage import disk
+from domo.storage import files
 from domo.training.initial import save_initial
 from domo.update_format import encode
 from domo_proto import codec
@@ -258,7 +258,7 @@ def test_every_sync_is_needed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None
     """Taking any one out loses something that the database says is there."""
     undisturbed, crashes = lab.live(monkeypatch, durable=True)
     assert len(crashes.sites) >= 6, crashes.sites
-    assert disk.sync.__module__ == "domo.storage.disk"
+    assert files.sync.__module__ == "domo.storage.files"
     for where in sorted(crashes.sites):
         # commits run beside the next round: an instant that tells may be met in one search only
         searches = 3 * (True, False)

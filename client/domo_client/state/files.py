@@ -5,7 +5,7 @@ from pathlib import Path
 
 import xxhash
 
-from domo.storage import disk
+from domo.storage import files
 from domo.storage.files import write_at
 
 
@@ -16,7 +16,7 @@ def replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None
         f.write(data)
         if durable:
             f.flush()
-            disk.sync(f.fileno())
+            files.sync(f.fileno())
     temporary.replace(path)
 
 

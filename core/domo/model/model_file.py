@@ -21,7 +21,7 @@ from domo.model.flat import (
     combine,
 )
 from domo.model.tensor_file import Spec, TensorFile
-from domo.storage import disk
+from domo.storage import files
 
 FORMAT_VERSION = "1"
 DIGEST = "content_digest"
@@ -70,7 +70,7 @@ def write_model(
         "format_version": FORMAT_VERSION,
         DIGEST: combine({name: _digest(values(e)) for name, e in named.items()}),
     }
-    disk.make_folder(path.parent)
+    files.make_folder(path.parent)
     temporary = path.with_name(path.name + ".tmp")
     try:
         file = TensorFile.create(temporary, specs, about)
@@ -83,7 +83,7 @@ def write_model(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    disk.replace(temporary, path)
+    files.replace(temporary, path)
 
 
 def _digest(values: Iterator[Tensor]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from domo.errors import StateError
 from domo.fold import ReadBlock
 from domo.model.flat import byte_view
-from domo.storage import disk
+from domo.storage import files
 from domo.storage.files import read_at, write_at
 
 PIECE = 1 << 22
@@ -259,7 +259,7 @@ class TensorFile:
                 for at, piece in enumerate(self.pieces(name)):
                     self.write(name, at * PIECE, piece)
         self._doubtful = True
-        disk.sync(self._handle)
+        files.sync(self._handle)
         self._doubtful = False
 
 

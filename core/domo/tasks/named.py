@@ -14,7 +14,6 @@ from domo.tasks import datasets, models
 from domo.tasks.arrays import check_folder, read_arrays
 from domo.tasks.augment import Augment, augmentation
 from domo.tasks.base import ArrayDataset, Shard, classification_sums, cross_entropy_loss
-from domo.tasks.classes import CIFAR10_CLASSES, CIFAR100_CLASSES, SVHN_CLASSES
 from domo.tasks.datasets import PixelDataset, Public, Statistics
 from domo.tasks.images import Part, class_names, decode, image_files, is_image_tree
 from domo.tasks.shards import eval_shard, train_shard
@@ -216,7 +215,7 @@ def cifar10(model: Callable[[int], nn.Module]) -> ImageTask:
     return ImageTask(
         partial(model, 10),
         datasets.CIFAR10,
-        CIFAR10_CLASSES,
+        datasets.CIFAR10_CLASSES,
         datasets.cifar10,
         augmentation(*datasets.CIFAR10),
     )
@@ -227,7 +226,7 @@ def cifar100(model: Callable[[int], nn.Module]) -> ImageTask:
     return ImageTask(
         partial(model, 100),
         datasets.CIFAR100,
-        CIFAR100_CLASSES,
+        datasets.CIFAR100_CLASSES,
         datasets.cifar100,
         augmentation(*datasets.CIFAR100),
         100,
@@ -241,7 +240,7 @@ def cifar_cnn(num_classes: int) -> nn.Module:
 
 def svhn_resnet20() -> ImageTask:
     """ResNet-20 on SVHN, without augmentation."""
-    return ImageTask(models.resnet20, datasets.SVHN, SVHN_CLASSES, datasets.svhn)
+    return ImageTask(models.resnet20, datasets.SVHN, datasets.SVHN_CLASSES, datasets.svhn)
 
 
 def image_folder(num_classes: int | None = None) -> ImageTask:

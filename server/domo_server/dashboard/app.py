@@ -46,7 +46,7 @@ def create_app(
         control: What the changing routes call.
         admin_token: Opens the changing routes; must not be empty.
         allowed_hosts: Host names that are answered, without ports, as protection against DNS
-            rebinding; from `domo_server.ports.dashboard_hosts`. None: any.
+            rebinding; from `domo_server.startup.dashboard_hosts`. None: any.
         metrics: What /metrics answers; None: there is no such route.
 
     Raises:

@@ -20,7 +20,7 @@ from domo.algorithm import (
     server_block,
 )
 from domo.errors import DivergenceError
-from domo.fold import ReadBlock, blocks, fold
+from domo.fold import ReadBlock, blocks, dot, fold
 from domo.methods import Kernel
 from domo.model.flat import Section
 from domo.run_config import RunConfig, UpdateDtype
@@ -29,7 +29,6 @@ from domo_server.rounds.alignment import (
     Agreement,
     Products,
     agreement,
-    dot,
     watch,
 )
 from domo_server.store.checkpoint import BUFFERS, Checkpoint, create_file
@@ -213,5 +212,5 @@ def _diverged(
 
 def _norm(read: ReadBlock, n: int) -> float:
     """The norm of a vector of n entries."""
-    parts = (read(*block) for block in blocks(n))
+    parts = (read(*block).numpy() for block in blocks(n))
     return math.sqrt(sum(dot(part, part) for part in parts))

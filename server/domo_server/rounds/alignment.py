@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from domo.fold import ReadBlock
-from domo_server.store import products
+from domo.fold import ReadBlock, dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,6 @@ class Products(NamedTuple):
     """|D|^2."""
 
 
-def dot(a: Tensor, b: Tensor) -> float:
-    """<a, b> of one block of float32."""
-    return products.dot(a.numpy(), b.numpy())
-
-
 def watch(
     updates: Iterable[ReadBlock], m_r: Tensor
 ) -> tuple[list[ReadBlock], Callable[[Tensor], Products]]:
@@ -59,17 +53,21 @@ def watch(
     Returns:
         Readers to use in their place; and, for once all were read, the products with the mean.
     """
-    momentum, along = dot(m_r, m_r), list[float]()
+    m = m_r.numpy()
+    momentum, along = dot(m, m), list[float]()
 
     def watched(read: ReadBlock) -> ReadBlock:
         def seen(lo: int, hi: int) -> Tensor:
             part = read(lo, hi)
-            along.append(dot(part, m_r) if momentum else 0.0)
+            along.append(dot(part.numpy(), m) if momentum else 0.0)
             return part
 
         return seen
 
-    return [watched(u) for u in updates], lambda mean: Products(along, momentum, dot(mean, mean))
+    def products(mean: Tensor) -> Products:
+        return Products(along, momentum, dot(mean.numpy(), mean.numpy()))
+
+    return [watched(u) for u in updates], products
 
 
 def agreement(

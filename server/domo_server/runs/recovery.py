@@ -11,7 +11,7 @@ from domo.model.flat import Section
 from domo.model.model_file import open_model, save_model
 from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
-from domo.storage import disk
+from domo.storage import files
 from domo.tasks import load_task
 from domo.training.initial import build_initial
 from domo_proto.codec import VectorId
@@ -112,10 +112,10 @@ def _make_x0(config: RunConfig, path: Path) -> None:
     if config.initial_model:
         given = Path(config.initial_model)
         open_model(given)
-        disk.make_folder(path.parent)
+        files.make_folder(path.parent)
         temporary = path.with_name(path.name + ".tmp")
         copyfile(given, temporary)
-        disk.sync_path(temporary)
+        files.sync_path(temporary)
         temporary.replace(path)  # its name is synced with that of the checkpoints' folder
     else:
         layout, vectors = build_initial(load_task(config.task), config.seed)

@@ -17,7 +17,7 @@ from domo.fold import ReadBlock
 from domo.model.flat import Layout, Section, combine
 from domo.model.model_file import open_model, section_blocks, write_model
 from domo.model.tensor_file import Spec, TensorFile, is_open
-from domo.storage import disk
+from domo.storage import files
 
 KEEP = 2
 """Checkpoints that a run needs: the newest and the one before. While it runs there is one more, and
@@ -85,7 +85,7 @@ def create_file(
         sizes: Bytes of each vector.
         x_prev_digest: Of x_{r-1}.
     """
-    disk.make_folder(folder)
+    files.make_folder(folder)
     specs = [
         Spec(name, torch.uint8, (size,))
         if name == Section.INTEGER_BUFFER.value
@@ -111,7 +111,7 @@ def save_checkpoint(folder: Path, made: Checkpoint) -> str:
     made.file.sync()
     if temporary.exists():  # else an earlier attempt failed after this
         temporary.replace(path)
-    disk.sync_path(folder)
+    files.sync_path(folder)
     return path.name
 
 
@@ -244,9 +244,9 @@ def frozen_file(folder: Path, x0: Path) -> TensorFile | None:
 
 def prune_checkpoints(folder: Path, current: str) -> None:
     """Delete all but the newest `KEEP` up to the committed one, and leftovers beyond it."""
-    files = sorted(folder.glob("x*.safetensors"))
-    good = [f for f in files if f.name <= current]
-    for path in [*good[:-KEEP], *(f for f in files if f.name > current)]:
+    found = sorted(folder.glob("x*.safetensors"))
+    good = [f for f in found if f.name <= current]
+    for path in [*good[:-KEEP], *(f for f in found if f.name > current)]:
         path.unlink(missing_ok=True)
     for path in folder.glob("*.tmp"):
         path.unlink(missing_ok=True)

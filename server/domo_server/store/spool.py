@@ -18,14 +18,13 @@ import xxhash
 from torch import Tensor
 
 from domo.errors import ChecksumError, DivergenceError, ProtocolError
-from domo.fold import ReadBlock
+from domo.fold import ReadBlock, dot
 from domo.model.flat import byte_view
 from domo.run_config import UpdateDtype
-from domo.storage import disk, part_file
+from domo.storage import files, part_file
 from domo.storage.files import digest_of, read_at
 from domo.update_format import decode, torch_dtype
 from domo_proto.codec import FRAME_BYTES, Frame, VectorId
-from domo_server.store.products import dot
 
 ANY_DIGEST = 32 * "[0-9a-f]"
 """As a glob pattern. Not `*`: silo names may have dots, and begin alike."""
@@ -221,11 +220,11 @@ class Upload:
             raise ChecksumError("the upload does not fit its digest; send it again")
         handle = self._file.cut()
         if durable:
-            disk.sync(handle)
+            files.sync(handle)
         self._file.finish(update_path(self._folder, self._silo_id, self.digest))
         if durable:  # its name, and those of the round's folder and the spool
             for folder in (self._folder, *self._folder.parents[:2]):
-                disk.sync_path(folder)
+                files.sync_path(folder)
         return math.sqrt(self._square)
 
     def discard(self) -> None:

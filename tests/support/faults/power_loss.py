@@ -3,7 +3,7 @@
 `Crashes` counts the instants before and after every sync, rename, write of a safetensors file and
 database transaction. At the chosen one it copies the folder as it is (the death of the process) or
 as it would be after the loss of power, and ends the run. Every fsync of domo goes through
-`domo.storage.disk.sync`.
+`domo.storage.files.sync`.
 """
 
 import os
@@ -18,7 +18,7 @@ import pytest
 
 import domo
 from domo.model.tensor_file import TensorFile
-from domo.storage import disk
+from domo.storage import files
 from domo_server.store.store import Store
 
 MODES = ("kill", "drop", "entries")
@@ -94,7 +94,7 @@ class Disk:
 
 
 def site() -> str:
-    """Which line of domo asks for a sync: the functions above those of `disk`, innermost last."""
+    """Which line of domo asks for a sync: the functions above those of `files`, innermost last."""
     names, frame = [], sys._getframe(2)
     while frame is not None and len(names) < 4:
         path = Path(frame.f_code.co_filename)
@@ -126,7 +126,7 @@ class Crashes:
         self.disk, self.count, self.sites = Disk(root), 0, set[str]()
         self.at, self._save, self.dead, self._without = at, save, False, without
         self._moving = threading.RLock()
-        real_sync = disk.sync
+        real_sync = files.sync
 
         def sync(handle: int) -> None:
             path = Path(f"/proc/self/fd/{handle}").readlink()
@@ -141,7 +141,7 @@ class Crashes:
             self.disk.sync(path)
             self.instant()
 
-        monkeypatch.setattr(disk, "sync", sync)
+        monkeypatch.setattr(files, "sync", sync)
         self._around(monkeypatch, TensorFile, "create")
         self._around(monkeypatch, Path, "replace")
         self._around(monkeypatch, Path, "rename")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from domo_server.config import ServerConfig
-from domo_server.ports import bind_dashboard, dashboard_hosts, dashboard_url
+from domo_server.startup import bind_dashboard, dashboard_hosts, dashboard_url
 
 LOCAL = {"localhost", "127.0.0.1", "::1"}
 

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 
-from domo_server.ports import bind_dashboard
+from domo_server.startup import bind_dashboard
 
 
 def test_an_answer_on_a_kept_connection_does_not_wait_for_the_callers_acknowledgement() -> None:

@@ -9,7 +9,7 @@ from domo.errors import StateError
 from domo.model.flat import FlatModel, Section
 from domo.model.model_file import load_model
 from domo.model.tensor_file import TensorFile
-from domo.storage import disk
+from domo.storage import files
 from domo.training.initial import save_initial
 from domo_server.store.checkpoint import (
     FROZEN_FILE,
@@ -163,7 +163,7 @@ def test_what_is_still_read_is_not_written_over(tmp_path: Path) -> None:
 def test_a_sync_that_failed_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failed sync the system may take for written what it has thrown away."""
     it = made(tmp_path)
-    real, faults = disk.sync, [OSError(5, "Input/output error")]
+    real, faults = files.sync, [OSError(5, "Input/output error")]
 
     def sync(handle: int) -> None:
         if faults:
@@ -174,7 +174,7 @@ def test_a_sync_that_failed_is_made_good(tmp_path: Path, monkeypatch: pytest.Mon
             raise faults.pop()
         real(handle)
 
-    monkeypatch.setattr(disk, "sync", sync)
+    monkeypatch.setattr(files, "sync", sync)
     written: list[str] = []
     write = it.file.write
     monkeypatch.setattr(it.file, "write", lambda *a: (written.append(a[0]), write(*a)))
