@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo.commands.demo_silos import shard_silos
+from domo.commands.silos import shard_silos
 from domo.methods import METHODS
 from domo.model.flat import FlatModel
 from domo.ops.config_file import validate

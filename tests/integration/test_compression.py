@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import domo_client
-from domo.commands.demo_silos import shard_silos
+from domo.commands.silos import shard_silos
 from domo.errors import ConfigError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig

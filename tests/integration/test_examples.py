@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from domo.commands.demo_silos import shard_silos
+from domo.commands.silos import shard_silos
 from domo.commands.split import write_silo_folders
 from domo.methods import PAPER_METHODS
 from domo.model.model_file import save_model

@@ -23,10 +23,11 @@ from domo.methods import METHODS, PRESETS
 from domo.model.card import markdown
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
-from domo_server.dashboard import DashboardServer, create_app, examples
-from domo_server.dashboard.admin import Admin
+from domo_server.dashboard import DashboardServer, create_app
+from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.app import STATIC
-from domo_server.dashboard.faults import faults_by_field
+from domo_server.dashboard.auth import Admin
+from domo_server.dashboard.errors import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
 from tests.support.played.made_up import Federation
 

@@ -27,12 +27,12 @@ from domo.api.schema import (
     Status,
     StreamMessage,
 )
-from domo.api.sse import server_sent_events
 from domo.api.transport import (
     TIMEOUT_S,
     Rest,
     plain,
     quoted,
+    server_sent_events,
     understood,
 )
 from domo.errors import CoordinatorUnavailableError, DeadlineError, DomoError

@@ -1,11 +1,11 @@
-"""Calls on a coordinator's REST: JSON in and out, refusals as `DomoError`."""
+"""Calls on a coordinator's REST: JSON in and out, its stream of events, refusals as `DomoError`."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -154,3 +154,35 @@ def quoted(name: str) -> str:
 def plain(name: str) -> str:
     """A name that is safe as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)
+
+
+class SentEvent(NamedTuple):
+    """One event.
+
+    Attributes:
+        kind: Its `event:` field.
+        number: Its `id:` field; 0 if there is none that is a number.
+        data: Its `data:` lines.
+    """
+
+    kind: str
+    number: int
+    data: str
+
+
+def server_sent_events(lines: Iterable[str]) -> Iterator[SentEvent]:
+    """The events of a stream (WHATWG HTML, section 9.2), without comments and what is cut off."""
+    fields: dict[str, list[str]] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            fields.setdefault(name, []).append(value.removeprefix(" "))
+        elif fields:
+            number = fields.get("id", ["0"])[-1]
+            if "data" in fields:
+                yield SentEvent(
+                    fields.get("event", ["message"])[-1],
+                    int(number) if number.isascii() and number.isdigit() else 0,
+                    "\n".join(fields["data"]),
+                )
+            fields = {}

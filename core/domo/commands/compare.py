@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
-from domo.commands.demo_silos import PREFIX, shard_silos, silo_names
+from domo.commands.silos import PREFIX, shard_silos, silo_names
 from domo.errors import ConfigError, DivergenceError
 from domo.methods import PAPER_METHODS, canonical_name
 from domo.run_config import RunConfig

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from domo.api.transport import Rest
+from domo.commands.silos import load_silo
 from domo.commands.simulate import check_device, run_and_keep
 from domo.errors import ConfigError, ReplayError
 from domo.ops.config_file import validate
@@ -20,8 +21,7 @@ from domo.ops.console import say
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult
 from domo.tasks import load_task
-from domo.tasks.base import Shard, Task
-from domo.training.batches import BatchLoader
+from domo.tasks.base import Shard
 
 TIMEOUT_S = 60.0
 
@@ -75,6 +75,10 @@ class SiloData(NamedTuple):
     root: Path
     shard: tuple[int, int] | None
 
+    def of(self, config: RunConfig) -> Shard | None:
+        """The shard as the run splits the dataset."""
+        return None if self.shard is None else Shard(*self.shard, config.similarity, config.seed)
+
 
 def replay_run(
     source: str,
@@ -106,7 +110,7 @@ def replay_run(
     config = with_initial_model(run.config, initial_model)
     task = load_task(config.task)
     data = find_data(run.roster, root, prefix, own)
-    silos = [load_silo(task, name, data[name], config) for name in run.roster]
+    silos = [load_silo(task, name, data[name].root, data[name].of(config)) for name in run.roster]
     check_parts(config, rounds, silos)
     full = sum(len(r.participants) == len(run.roster) for r in rounds)
     say(
@@ -221,16 +225,6 @@ def find_data(
         else:
             data[name] = SiloData(Path(where), None)
     return data
-
-
-def load_silo(task: Task, name: str, data: SiloData, config: RunConfig) -> SimulatedSilo:
-    """A silo with its data."""
-    shard = None if data.shard is None else Shard(*data.shard, config.similarity, config.seed)
-    train = BatchLoader(task.train_data(data.root, shard))
-    load_eval = getattr(task, "eval_data", None)
-    held_out = load_eval(data.root, shard) if load_eval else None
-    evaluation = BatchLoader(held_out) if held_out is not None and len(held_out) else None
-    return SimulatedSilo(name, train, evaluation)
 
 
 def check_parts(

@@ -3,7 +3,6 @@
 It sees frozen status objects only: no torch, no grpc, nothing of the wire.
 """
 
-from domo_server.dashboard.app import create_app
-from domo_server.dashboard.server import DashboardServer
+from domo_server.dashboard.app import DashboardServer, create_app
 
 __all__ = ["DashboardServer", "create_app"]

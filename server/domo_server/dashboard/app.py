@@ -1,9 +1,12 @@
-"""The dashboard's application: REST under /api/v1, the page at /."""
+"""The dashboard's application: REST under /api/v1, the page at /, and its web server."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, RedirectResponse, Response
@@ -13,12 +16,12 @@ from starlette.staticfiles import StaticFiles
 from domo import __version__
 from domo.api.schema import StreamMessage
 from domo.ops.prometheus import CONTENT_TYPE
-from domo_server.dashboard.admin import Admin
-from domo_server.dashboard.changing import change_routes
+from domo_server.dashboard.auth import Admin
+from domo_server.dashboard.change_routes import change_routes
 from domo_server.dashboard.errors import add_error_handlers
-from domo_server.dashboard.examples import errors, other
-from domo_server.dashboard.headers import Guard
-from domo_server.dashboard.reading import read_routes
+from domo_server.dashboard.middleware import Guard
+from domo_server.dashboard.openapi_examples import errors, other
+from domo_server.dashboard.read_routes import read_routes
 from domo_server.dashboard.stream import StreamHub
 from domo_server.view.interfaces import Control, ReadModel
 
@@ -129,3 +132,58 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         parts["schemas"] = message.pop("$defs") | parts["schemas"] | {"StreamMessage": message}
         app.openapi_schema = document
     return app.openapi_schema
+
+
+class DashboardServer(uvicorn.Server):
+    """uvicorn that leaves signals to the coordinator and ends open streams when it stops.
+
+    `await server.serve()` as a task beside the gRPC server; to stop, set `server.should_exit`
+    and await the task.
+
+    Args:
+        app: From `create_app`.
+        host: Address to bind.
+        port: Port to bind; 0 takes a free one.
+        ssl_certfile: Certificate chain for HTTPS.
+        ssl_keyfile: Its key.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        host: str,
+        port: int,
+        ssl_certfile: str | None = None,
+        ssl_keyfile: str | None = None,
+    ):
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=host,
+                port=port,
+                ssl_certfile=ssl_certfile,
+                ssl_keyfile=ssl_keyfile,
+                log_config=None,  # the coordinator's logging is set up already
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                ws="none",
+                timeout_graceful_shutdown=5,
+            )
+        )
+        self._app = app
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, once `started`."""
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signal handlers as they are."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End open streams, let other answers finish, close."""
+        self._app.state.streams.close()
+        await super().shutdown(sockets)

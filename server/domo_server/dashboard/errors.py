@@ -9,6 +9,7 @@
 """
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,12 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from domo.errors import ConfigError, DomoError, TaskError
-from domo_server.dashboard.faults import faults_by_field
+from domo.run_config import RunConfig
 
 logger = logging.getLogger(__name__)
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_WORD = re.compile(r"[a-z_]+")
 _BY_STATUS = {
     404: ("not_found", "there is nothing here. The routes are listed at /api/v1/docs."),
     405: ("method_not_allowed", "this address does not take that method; see the Allow header."),
@@ -129,3 +131,22 @@ def _allowed(request: Request) -> str:
         for method in _METHODS
         if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
     )
+
+
+def faults_by_field(message: str) -> Mapping[str, Sequence[str]]:
+    """Each fault under the field that it is about; those of no single field under "".
+
+    A fault names its field first (`num_rounds = 0: must be ...`), or in its text.
+    """
+    found: dict[str, list[str]] = {}
+    for line in _lines(message):
+        words = [] if ": unknown key" in line else _WORD.findall(line)
+        field = next((word for word in words if word in RunConfig.model_fields), "")
+        found.setdefault(field, []).append(line)
+    return found
+
+
+def _lines(message: str) -> list[str]:
+    first, *others = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    first = first.removeprefix("run: ")
+    return others if re.fullmatch(r"\d+ faults", first) else [first, *others]

@@ -1,9 +1,14 @@
 """The JSON shapes that REST adds to those of `domo.api.schema`: errors, and what a run can be."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from domo.methods import METHODS, PAPER_METHODS, PRESETS, method_row, unused_constants
+from domo.run_config import RunConfig
+from domo.tasks import TASKS
 
 
 class _Frozen(BaseModel):
@@ -57,3 +62,24 @@ class RunOptions(_Frozen):
     config_schema: Mapping[str, Any] = Field(description="JSON schema of a run's config.")
     methods: Sequence[MethodOption]
     tasks: Sequence[TaskOption]
+
+
+@cache
+def run_options() -> RunOptions:
+    """Schema, methods and tasks, from the code that carries runs out."""
+    return RunOptions(
+        config_schema=RunConfig.model_json_schema(),
+        methods=[_method(name) for name in (*METHODS, *PRESETS)],
+        tasks=[TaskOption(name=name, description=row.description) for name, row in TASKS.items()],
+    )
+
+
+def _method(name: str) -> MethodOption:
+    row, preset = method_row(name), PRESETS.get(name)
+    return MethodOption(
+        name=name,
+        kind="preset" if preset else "paper" if name in PAPER_METHODS else "variant",
+        row=row.name,
+        source=preset.source if preset else None,
+        unused=unused_constants(name),
+    )

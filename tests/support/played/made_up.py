@@ -21,7 +21,7 @@ from domo.api.schema import (
 )
 from domo.errors import ConfigError
 from domo.model.card import ModelCard
-from domo_server.dashboard import examples
+from domo_server.dashboard import openapi_examples as examples
 from domo_server.view.rows import silo_round
 
 

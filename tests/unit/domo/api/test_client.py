@@ -15,7 +15,7 @@ import pytest
 from domo.api import client as rest_client
 from domo.api.client import Coordinator
 from domo.api.schema import RunSummary, StreamMessage
-from domo.api.sse import server_sent_events
+from domo.api.transport import server_sent_events
 from domo.errors import (
     AccessError,
     ConfigError,
@@ -219,7 +219,7 @@ def test_the_example_of_the_documentation(
 
 
 def test_a_message_of_the_stream_is_one_of_the_servers() -> None:
-    from domo_server.dashboard import examples
+    from domo_server.dashboard import openapi_examples as examples
 
     line = next(x for x in examples.STREAM.splitlines() if x.startswith("data: "))
     assert StreamMessage.model_validate_json(line.removeprefix("data: ")).status.silos

@@ -1,4 +1,4 @@
-"""Silos that hold shards of a public dataset: what simulations and demos train on."""
+"""Simulated silos and their data: shards of a public dataset, or folders of their own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,16 +16,20 @@ def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
     return config.roster or tuple(f"{prefix}{i}" for i in range(config.expected_silos))
 
 
+def load_silo(task: Task, name: str, root: Path, shard: Shard | None) -> SimulatedSilo:
+    """A silo with its data; without a shard, all that lies in `root` is its own."""
+    train = BatchLoader(task.train_data(root, shard))
+    load_eval = getattr(task, "eval_data", None)
+    held_out = load_eval(root, shard) if load_eval else None
+    evaluation = BatchLoader(held_out) if held_out is not None and len(held_out) else None
+    return SimulatedSilo(name, train, evaluation)
+
+
 def shard_silos(
     task: Task, root: Path, names: Sequence[str], similarity: float, seed: int
 ) -> list[SimulatedSilo]:
     """Silos of these names; the i-th holds `Shard(i, len(names), similarity, seed)`."""
-    load_eval = getattr(task, "eval_data", None)
-    silos = []
-    for i, name in enumerate(names):
-        shard = Shard(i, len(names), similarity, seed)
-        train = BatchLoader(task.train_data(root, shard))
-        held_out = load_eval(root, shard) if load_eval else None
-        evaluation = BatchLoader(held_out) if held_out is not None else None
-        silos.append(SimulatedSilo(name, train, evaluation))
-    return silos
+    return [
+        load_silo(task, name, root, Shard(i, len(names), similarity, seed))
+        for i, name in enumerate(names)
+    ]

@@ -1,6 +1,6 @@
 import pytest
 
-from domo_server.dashboard.advice import OTHER, advice_on
+from domo_server.dashboard.silo_page import OTHER, advice_on
 
 
 @pytest.mark.parametrize(

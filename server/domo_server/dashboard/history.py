@@ -1,8 +1,10 @@
-"""A run's history as a table: a row for each silo in each round."""
+"""A run's history as a table, a row for each silo in each round: as CSV and as Parquet."""
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from domo.api.schema import RoundRecord, RunDetail
@@ -10,6 +12,11 @@ from domo.api.schema import RoundRecord, RunDetail
 _ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps", "drift")
 _ABOUT_SILO = ("weight", "num_steps", "update_norm", "train_loss", "cosine")
 _SILO = ("silo_id", "took_part", "left_out", *_ABOUT_SILO)
+FORMAT_VERSION = 1
+"""Of the Parquet file."""
+_INTEGERS = ("model_index", "num_steps")
+_TEXTS = ("state", "silo_id", "left_out")
+_TIMES = ("opened_at", "closed_at")
 
 
 def history_csv(run: RunDetail, rounds: Sequence[RoundRecord]) -> str:
@@ -59,3 +66,33 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value
+
+
+def history_parquet(run: RunDetail, rounds: Sequence[RoundRecord]) -> bytes:
+    """The table as Parquet; what is not known is null.
+
+    The run itself, with its config and roster, is JSON under `domo_run` in the schema's metadata.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def kind(name: str) -> Any:
+        if name in _INTEGERS:
+            return pa.int64()
+        if name in _TEXTS:
+            return pa.string()
+        if name in _TIMES:
+            return pa.timestamp("ms", tz="UTC")
+        return pa.bool_() if name == "took_part" else pa.float64()
+
+    about = run.model_dump_json(exclude={"metrics", "waiting_for", "remaining_s"})
+    metadata = {"domo_run": about, "domo_format_version": json.dumps(FORMAT_VERSION)}
+    schema = pa.schema([(name, kind(name)) for name in columns(run)], metadata=metadata)
+    rows = [{k: _value(k, v) for k, v in row.items()} for row in history_rows(run, rounds)]
+    file = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(rows, schema), file, compression="zstd")
+    return file.getvalue()
+
+
+def _value(name: str, value: Any) -> Any:
+    return datetime.fromisoformat(value) if name in _TIMES and value is not None else value

@@ -20,14 +20,12 @@ from domo.api.schema import (
     Status,
 )
 from domo.model.card import markdown
-from domo_server.dashboard import examples
+from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
-from domo_server.dashboard.examples import answer, errors, other, silo_errors
-from domo_server.dashboard.history_csv import history_csv
-from domo_server.dashboard.history_parquet import history_parquet
-from domo_server.dashboard.models import RunOptions
-from domo_server.dashboard.run_options import run_options
-from domo_server.dashboard.silo_detail import pick_events, silo_detail
+from domo_server.dashboard.history import history_csv, history_parquet
+from domo_server.dashboard.models import RunOptions, run_options
+from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
+from domo_server.dashboard.silo_page import pick_events, silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.view.interfaces import ReadModel
 
@@ -129,7 +127,9 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         status_code=200,
         response_class=EventStream,
         responses=other(
-            "text/event-stream", examples.STREAM, "Server-sent events, until either end closes."
+            "text/event-stream",
+            examples.STREAM,
+            "Server-sent events, until either end closes.",
         )
         | errors(422),
         tags=["coordinator"],

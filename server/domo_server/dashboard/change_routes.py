@@ -1,5 +1,6 @@
 """The routes that change something, and whether the caller may use them."""
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
@@ -8,14 +9,18 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from domo.api.schema import ENDED, RunState, RunSummary, SiloStatus
 from domo.errors import ConfigError
-from domo_server.dashboard import examples
-from domo_server.dashboard.admin import Admin
-from domo_server.dashboard.bodies import MAX_REASON_CHARACTERS, read_config, read_reason
+from domo_server.dashboard import openapi_examples as examples
+from domo_server.dashboard.auth import Admin
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
-from domo_server.dashboard.examples import answer, errors, silo_errors
 from domo_server.dashboard.models import Session
+from domo_server.dashboard.openapi_examples import answer, errors, silo_errors
 from domo_server.view.interfaces import Control, ReadModel
 
+MAX_CONFIG_BYTES = 1 << 20
+"""Longest run config that is read."""
+MAX_REASON_BYTES = 4096
+MAX_REASON_CHARACTERS = 500
+"""Longest reason for dropping a silo."""
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"cookie": []}]
 _REASON = {
     "type": "object",
@@ -150,3 +155,55 @@ def _add_silo_routes(
         A silo that lost its state folder may join again with a new one, too.
         """
         return await change(silo_id, lambda: control.readmit(silo_id))
+
+
+async def read_config(request: Request) -> dict[str, Any]:
+    """The run config in the body.
+
+    Raises:
+        ApiError: There is none.
+    """
+    config = await _read_object(request, "run config", MAX_CONFIG_BYTES)
+    if config is None:
+        message = f"the body is empty. Send the run config, such as {json.dumps(examples.CONFIG)}."
+        raise ApiError(422, "invalid_request", message)
+    return config
+
+
+async def read_reason(request: Request) -> str:
+    """The reason in the body, on one line; empty if there is none.
+
+    Raises:
+        ApiError: It is too long or no text, or there is something else.
+    """
+    given = await _read_object(request, "reason", MAX_REASON_BYTES) or {}
+    reason = given.pop("reason", "")
+    if given:
+        names = ", ".join(sorted(given))
+        message = f'the body has {names}. Send {{"reason": "..."}}, or no body at all.'
+        raise ApiError(422, "invalid_request", message)
+    if not isinstance(reason, str) or len(reason) > MAX_REASON_CHARACTERS:
+        message = f"reason: must be a text of at most {MAX_REASON_CHARACTERS} characters."
+        raise ApiError(422, "invalid_request", message)
+    return " ".join(reason.split())
+
+
+async def _read_object(request: Request, what: str, limit: int) -> dict[str, Any] | None:
+    """The body as a JSON object, without ever holding more than the limit; None if it is empty."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise ApiError(413, "too_large", f"a {what} is at most {limit} bytes.")
+    if not body:
+        return None
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        why = "it is nested too deeply" if isinstance(exc, RecursionError) else exc
+        message = f"the body is not JSON: {why}. Send the {what} as one JSON object."
+        raise ApiError(422, "invalid_request", message) from exc
+    if not isinstance(given, dict):
+        message = f"the body is not a JSON object. Send the {what} as one."
+        raise ApiError(422, "invalid_request", message)
+    return given
