@@ -19,6 +19,8 @@ import torch
 from benchmarks.data_plane import light
 from domo.errors import DomoError
 from domo.tasks.base import Sum
+from domo_client.rpc.control import Control
+from domo_client.rpc.session import Session
 from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.codec import VectorId
 
@@ -103,40 +105,45 @@ def _all(
 def _silo(
     k: int, address: str, folder: Path, pace: Pace, causes: "Queue[Cause]", is_spare: bool
 ) -> None:
-    line = light.Streaming(address, name_of(k), SiloState(folder / name_of(k)))
-    line.join()
+    state = SiloState(folder / name_of(k))
+    session = Session(address, name_of(k), state.instance_id)
+    control, data = Control(session), light.Streaming(session, state)
+    session.join()
     while is_spare:
-        _report(line, phase="idle")
+        _report(control, phase="idle")
         time.sleep(pace.report_s)
-    line.make_up(NUM_PARAMS, 1, light.value_of(k))
-    while (offer := line.wait_for_run()) is None:
+    layout = light.layout_of(NUM_PARAMS)
+    data.vectors.expect(layout)
+    data.make_up(NUM_PARAMS, 1, light.value_of(k))
+    while (offer := control.wait_for_run()) is None:
         pass
-    line.enroll(offer, light.layout_of(NUM_PARAMS), 1000 + k, NUM_TESTS)
+    control.enroll(offer, layout, 1000 + k, NUM_TESTS)
     chance = random.Random(k)
     tested = -1
     while True:
-        turn = line.fetch_round(offer.run_id, tested, list(line.seen))
+        turn = data.fetch_round(offer.run_id, tested, list(data.vectors.seen))
         if turn.action == "ASK_AGAIN":
             continue
         r = turn.round_index
         if r > tested:
-            line.report_evaluation(offer.run_id, r, _sums(r, chance))
+            control.report_evaluation(offer.run_id, r, _sums(r, chance))
             tested = r
         if turn.action == "END":
             break
         loss = 2.0 / (1 + 0.02 * r) + chance.random() * 0.1
         if r >= pace.quick_rounds:
-            _train(line, offer.run_id, r, loss, pace, chance, causes)
+            _train(name_of(k), control, offer.run_id, r, loss, pace, chance, causes)
         sizes = [(VectorId.UPDATE, 4 * NUM_PARAMS)]
         update = PendingUpdate(
-            offer.run_id, r, "", line.digest, sizes, turn.num_steps, {"loss": loss}
+            offer.run_id, r, "", data.digest, sizes, turn.num_steps, {"loss": loss}
         )
         causes.put(Cause(name_of(k), f"update {r}", time.time()))
-        line.submit(update)
+        data.submit(update)
 
 
 def _train(
-    line: light.Streaming,
+    silo_id: str,
+    control: Control,
     run_id: str,
     r: int,
     loss: float,
@@ -149,18 +156,18 @@ def _train(
     step = r * STEPS_A_REPORT
     while time.monotonic() < end:
         step += 1
-        causes.put(Cause(line.silo_id, step_words(step), time.time()))
+        causes.put(Cause(silo_id, step_words(step), time.time()))
         _report(
-            line, phase="training", run_id=run_id, round_index=r, step=step,
+            control, phase="training", run_id=run_id, round_index=r, step=step,
             num_steps=NUM_STEPS, loss=loss,
         )  # fmt: skip
         time.sleep(pace.report_s * (0.8 + 0.4 * chance.random()))
 
 
-def _report(line: light.Streaming, **fields: Any) -> None:
+def _report(control: Control, **fields: Any) -> None:
     nothing = {"run_id": "", "round_index": 0, "step": 0, "num_steps": 0}
     with contextlib.suppress(DomoError):  # the next one comes soon
-        line.report(**{**nothing, **fields})
+        control.report(**{**nothing, **fields})
 
 
 def _sums(r: int, chance: random.Random) -> dict[str, Sum]:

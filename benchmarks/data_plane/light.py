@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 import xxhash
+from torch import Tensor
 
 from domo.errors import DomoError
 from domo.model.flat import (
@@ -24,11 +25,12 @@ from domo.model.flat import (
     Section,
     byte_view,
 )
-from domo_client.rpc.assignment import Turn
-from domo_client.rpc.control import Connection
+from domo_client.rpc.control import Control
+from domo_client.rpc.data import Data
+from domo_client.rpc.session import Session
+from domo_client.rpc.vectors import Vectors
 from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
-from domo_proto.v1 import federation_pb2 as pb
 
 PATIENCE_S = 1800.0
 HEARTBEAT_S = 2.0
@@ -80,14 +82,15 @@ def value_of(silo: int) -> float:
     return 1e-3 * (silo + 1)
 
 
-class Streaming(Connection):
-    """A connection that keeps nothing of what it receives, and makes up what it sends."""
+class Checked(Vectors):
+    """Keeps nothing of what comes, but checks it."""
 
-    value = 0.0
     seen: Collection[str] = ()
 
-    def _read_turn(self, header: Any, stream: Iterator[bytes], watch: Any, own: set[str]) -> Turn:
-        digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
+    def receive(
+        self, header: Any, stream: Iterator[bytes], watch: Any, own: Collection[str]
+    ) -> dict[VectorId, Tensor]:
+        """Frame by frame."""
         for info in header.vectors:
             whole, at = xxhash.xxh3_128(), 0
             while info.sent and at < info.num_bytes:
@@ -99,14 +102,17 @@ class Streaming(Connection):
                 watch.feed(120.0)
             if info.sent and whole.digest() != info.digest:
                 raise RuntimeError("the model does not fit its digest")
-        if digests:
-            self.seen = list(digests.values())
-        return Turn(
-            action=pb.Action.Name(header.action),
-            round_index=header.round_index,
-            num_steps=header.num_steps,
-            digests=digests,
-        )
+        if header.vectors:
+            self.seen = [v.digest.hex() for v in header.vectors]
+        return {}
+
+
+class Streaming(Data):
+    """Keeps nothing of what it receives, and makes up what it sends."""
+
+    def __init__(self, session: Session, state: SiloState):
+        super().__init__(session, state)
+        self.vectors: Checked = Checked(session, state)
 
     def _frames(
         self, header: bytes, update: PendingUpdate, data: Any, offset: int, watch: Any
@@ -162,21 +168,24 @@ def run(
 
     ids = (VectorId.UPDATE, VectorId.LOCAL_MOMENTUM)[:vectors]
     state = SiloState(folder)
-    kind: Callable[..., Connection] = Connection if keeps else Streaming
-    line = kind(address, f"silo-{silo:03d}", state)
+    session = Session(address, f"silo-{silo:03d}", state.instance_id)
+    control = Control(session)
+    data = Data(session, state) if keeps else Streaming(session, state)
     ended = threading.Event()
-    line.join()
-    threading.Thread(target=_beat, args=(line, ended), daemon=True).start()
-    if isinstance(line, Streaming):
-        line.make_up(num_params, vectors, value_of(silo))
+    session.join()
+    threading.Thread(target=_beat, args=(control, ended), daemon=True).start()
+    layout = layout_of(num_params)
+    data.vectors.expect(layout)
+    if isinstance(data, Streaming):
+        data.make_up(num_params, vectors, value_of(silo))
     else:
         update = torch.full((num_params,), value_of(silo))
-    while (offer := line.wait_for_run()) is None:
+    while (offer := control.wait_for_run()) is None:
         pass
-    line.enroll(offer, layout_of(num_params), 1, 0)
+    control.enroll(offer, layout, 1, 0)
     while True:
-        own = line.seen if isinstance(line, Streaming) else ()
-        turn = line.fetch_round(offer.run_id, -1, list(own))
+        own = data.vectors.seen if isinstance(data, Streaming) else ()
+        turn = data.fetch_round(offer.run_id, -1, list(own))
         if turn.action == "ASK_AGAIN":
             continue
         r = turn.round_index
@@ -186,28 +195,28 @@ def run(
         time.sleep(pause_s)
         together.wait(PATIENCE_S)
         stamp("ready", r)
-        if isinstance(line, Streaming):
+        if isinstance(data, Streaming):
             sizes = [(v, 4 * num_params) for v in ids]
             views = None
-            pending = PendingUpdate(offer.run_id, r, "", line.digest, sizes, turn.num_steps, {})
+            pending = PendingUpdate(offer.run_id, r, "", data.digest, sizes, turn.num_steps, {})
         else:
-            data = [(v, byte_view(update)) for v in ids]
-            views = [view for _, view in data]
+            made = [(v, byte_view(update)) for v in ids]
+            views = [view for _, view in made]
             basis = f"{offer.config.digest}/{turn.digests[VectorId.X]}"
-            pending = state.save_pending(offer.run_id, r, basis, data, turn.num_steps, {})
-        answer, text = line.submit(pending, views)
+            pending = state.save_pending(offer.run_id, r, basis, made, turn.num_steps, {})
+        answer, text = data.submit(pending, views)
         if answer != "ACCEPTED":
             raise RuntimeError(f"silo {silo}: {answer}: {text}")
         stamp("sent", r)
     ended.set()
-    line.close()
+    session.close()
     state.close()
 
 
-def _beat(line: Connection, ended: threading.Event) -> None:
+def _beat(control: Control, ended: threading.Event) -> None:
     while not ended.wait(HEARTBEAT_S):
         with contextlib.suppress(DomoError):  # the run is over
-            line.report(phase="waiting", run_id="", round_index=0, step=0, num_steps=0)
+            control.report(phase="waiting", run_id="", round_index=0, step=0, num_steps=0)
 
 
 def threads_of(

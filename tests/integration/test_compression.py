@@ -18,8 +18,8 @@ from domo.run_config import RunConfig
 from domo.simulation import simulate
 from domo.tasks import load_task
 from domo.tasks.base import ArrayDataset
-from domo_client.rpc import connection as line
-from domo_client.rpc.control import Connection
+from domo_client.rpc import session as line
+from domo_client.telemetry.counts import Counts
 from domo_proto import codec
 from domo_proto.codec import VectorId, decode_frame, encode_frame
 from domo_server.rpc import control as servicer
@@ -40,14 +40,14 @@ def test_silos_with_zstd_beside_others_end_with_the_bytes_of_the_simulation(
 ) -> None:
     run = {"task": "digits", "num_rounds": 3, "num_silos": 3, "method": method}
     run |= {"update_dtype": update_dtype}
-    connections: dict[str, Connection] = {}
+    counts: dict[str, Counts] = {}
     with coordinator(tmp_path, run) as server, contextlib.ExitStack() as silos:
         for i, name in enumerate(NAMES):
             compression = "zstd" if name in ZSTD else "none"
             opts = options(shard=(i, 3))
             agent = Agent(server.address, name, tmp_path, opts, compression=compression)
             silos.callback(agent.close)
-            connections[name] = agent.silo.connection
+            counts[name] = agent.silo.connection.counts
         ended = server.ended()
     assert ended["state"] == "FINISHED"
     config = validate(RunConfig, run, "test")
@@ -56,10 +56,10 @@ def test_silos_with_zstd_beside_others_end_with_the_bytes_of_the_simulation(
         config, task, shard_silos(task, tmp_path, NAMES, config.similarity, config.seed)
     )
     assert ended["checkpoint_digest"] == simulated.checkpoint_digest
-    plain = connections["silo-1"]
+    plain = counts["silo-1"]
     for name in sorted(ZSTD):
-        sent = connections[name].bytes_sent / plain.bytes_sent
-        received = connections[name].bytes_received / plain.bytes_received
+        sent = counts[name].bytes_sent / plain.bytes_sent
+        received = counts[name].bytes_received / plain.bytes_received
         sys.stdout.write(f"\n{method} {update_dtype} {name}: up {sent:.3f}, down {received:.3f}")
         assert 0.3 < sent < 0.95
         assert 0.3 < received < 0.95
@@ -97,7 +97,8 @@ def loop(address: str, folder: Path, compression: str) -> tuple[int, int]:
                 model(batch).sum().backward()
                 opt.step()
                 opt.zero_grad()
-        return silo.connection.bytes_sent, silo.connection.bytes_received
+        counts = silo.connection.counts
+        return counts.bytes_sent, counts.bytes_received
 
 
 def final(server: Coordinator) -> torch.Tensor:
@@ -152,7 +153,7 @@ def test_an_older_end_gets_no_such_frames(
         assert codec.FIELDS.unpack_from(message)[4] == 0, "a compressed frame"
         return decode_frame(message)
 
-    for module in ("domo_client.rpc.data", "domo_server.rpc.data"):
+    for module in ("domo_client.rpc.vectors", "domo_server.rpc.data"):
         monkeypatch.setattr(f"{module}.decode_frame", refuse)
     if old == "coordinator":
         monkeypatch.setattr(servicer, "CAPABILITY", "resume-upload")

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 import domo_client
 from domo.tasks.base import ArrayDataset
 from domo.training.local_round import LocalRound
-from domo_client.rpc.control import Connection
+from domo_client.rpc.data import Data
 from domo_client.state.folder import PendingUpdate
 from tests.support.live.coordinator import Coordinator, own_run
 
@@ -98,17 +98,17 @@ def test_a_silo_that_dies_with_an_update_unsent_changes_no_byte(
     """What an update left is here before the update counts as here, which is of no use without."""
     undisturbed = Scene(tmp_path / "one").train()
     scene = Scene(tmp_path / "two")
-    submit = Connection.submit
+    submit = Data.submit
 
-    def die(connection: Connection, update: PendingUpdate, data: Any = None) -> tuple[str, str]:
+    def die(rpcs: Data, update: PendingUpdate, data: Any = None) -> tuple[str, str]:
         if update.round_index == 3:
             raise Died
-        return submit(connection, update, data)
+        return submit(rpcs, update, data)
 
-    monkeypatch.setattr(Connection, "submit", die)
+    monkeypatch.setattr(Data, "submit", die)
     with pytest.raises(Died):
         scene.train()
-    monkeypatch.setattr(Connection, "submit", submit)
+    monkeypatch.setattr(Data, "submit", submit)
     if lost:
         for notes in (scene.folder / "site-a").glob("residual-*.json"):
             if json.loads(notes.read_text())["round_index"] == 3:

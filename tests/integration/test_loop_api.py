@@ -314,13 +314,13 @@ def test_a_model_that_is_damaged_at_the_coordinator_is_on_its_page(tmp_path: Pat
 
     with coordinator(tmp_path, own_run(tmp_path, model(), num_rounds=2)) as server:
         with join(server, tmp_path) as silo:
-            silo.connection.on_damage = mend
+            silo.connection.data.vectors.on_damage = mend
             for rnd in silo.rounds(model()):
                 train(rnd)
                 if rnd.round_index == 0:  # x_0 has to come again, as x_{r-1} of the next round
                     (x_0,) = server.state_dir.glob("runs/*/checkpoints/x000000.safetensors")
                     flip(x_0, "x")
-                    silo.connection._memory.clear()
+                    silo.connection.data.vectors._memory.clear()
                     silo._state.keep_only([])
         assert server.run()["state"] == "FINISHED"
     text = "X_PREV of round 2 has come 2 times and does not fit its digest"

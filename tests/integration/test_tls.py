@@ -188,11 +188,11 @@ def test_a_session_is_not_usable_with_another_silos_certificate(
     a = join(mutual, tmp_path, TlsFiles(papers.ca.cert, papers.site_a.cert, papers.site_a.key))
     b = join(mutual, tmp_path, TlsFiles(papers.ca.cert, site_b.cert, site_b.key), "site-b")
     with a, b:
-        b.connection.session = a.connection.session
+        b.connection.session.token = a.connection.session.token
         with pytest.raises(AccessError, match="this certificate is for site-b, not for site-a"):
-            b.connection.wait_for_run()
+            b.connection.control.wait_for_run()
         with pytest.raises(AccessError, match="this certificate is for site-b, not for site-a"):
-            b.connection.fetch_round(mutual.run_ids[0], -1)
+            b.connection.data.fetch_round(mutual.run_ids[0], -1)
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:50051", "127.example.com:1", "[2001:db8::1]:1"])

@@ -22,8 +22,8 @@ import domo_client
 from domo.model.flat import digest
 from domo.storage import part_file
 from domo.tasks.base import ArrayDataset
-from domo_client.rpc import connection as line
 from domo_client.rpc import data as transfer
+from domo_client.rpc import session as line
 from domo_proto import channel, codec
 from domo_server import wiring
 from domo_server.runs import wire_vector as outgoing

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import domo_client
-import domo_client.rpc.connection
+import domo_client.rpc.session
 from domo.tasks.base import ArrayDataset
 from domo.training.local_round import LocalRound
 from domo_client.loop.silo import Outcome
@@ -31,7 +31,7 @@ def sums(module: nn.Module, batch: Any) -> Mapping[str, tuple[float, float]]:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LONGEST_PAUSE_S", 0.2), ("JITTER_S", 0.0)):
-        monkeypatch.setattr(domo_client.rpc.connection, name, value)
+        monkeypatch.setattr(domo_client.rpc.session, name, value)
 
 
 class Loops:

@@ -8,7 +8,8 @@ from platformdirs import user_state_path
 
 from domo.errors import ConfigError
 from domo_client.loop.silo import Silo
-from domo_client.rpc.control import Connection
+from domo_client.rpc.connection import Connection
+from domo_client.rpc.session import Session
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.log_tail import LogTail, journal
 from domo_proto import SILO_ID
@@ -79,10 +80,19 @@ def connect(
         tail = LogTail(silo) if share_log else None
         if tail is not None:
             failed.callback(tail.close)
-        connection = Connection(
-            server, silo, state, tls, role, device, first_connect_s, trouble, compression
+        session = Session(
+            server,
+            silo,
+            state.instance_id,
+            tls=tls,
+            role=role,
+            device=device,
+            first_connect_s=first_connect_s,
+            on_trouble=trouble,
+            compression=compression,
         )
-        failed.callback(connection.close)
-        connection.join()
+        failed.callback(session.close)
+        connection = Connection(session, state)
+        session.join()
         failed.pop_all()
     return Silo(connection, state, tail)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from domo.errors import DomoError
-from domo_client.rpc.control import Connection
+from domo_client.rpc.connection import Connection
 from domo_client.telemetry.describe import describe
 from domo_client.telemetry.log_tail import LogTail
 from domo_client.telemetry.resources import measure
@@ -52,7 +52,7 @@ class Reporter(threading.Thread):
 
     def run(self) -> None:
         """Until `stop`."""
-        while not self._stopped.wait(self._connection.report_interval_s):
+        while not self._stopped.wait(self._connection.session.report_interval_s):
             self.beat()
 
     def beat(self, failure: str = "") -> None:
@@ -63,7 +63,7 @@ class Reporter(threading.Thread):
             lines = self._tail.unheard() if self._tail else []
             now = time.monotonic()
             log_lines = [(line.number, now - line.at, line.level, line.text) for line in lines]
-            directive = self._connection.report(
+            directive = self._connection.control.report(
                 **fields,
                 failure=failure,
                 resources=measure(self.device, self._status_file.parent),

@@ -8,7 +8,8 @@ from domo.model.flat import byte_view
 from domo.training.local_round import LocalResult
 from domo.update_format import encode_result
 from domo_client.rpc.assignment import Turn
-from domo_client.rpc.control import Connection, Offer
+from domo_client.rpc.connection import Connection
+from domo_client.rpc.control import Offer
 from domo_client.state.folder import PendingUpdate, SiloState
 from domo_client.state.residuals import Counted
 from domo_client.telemetry.describe import SHORT
@@ -118,7 +119,7 @@ class Outbox:
         """Send an update; a refused one is this silo's failure, and is forgotten."""
         updates = self._connection.counts.updates
         try:
-            state, text = self._connection.submit(update, data)
+            state, text = self._connection.data.submit(update, data)
             updates[state.lower()] += 1
             return state, text
         except DomoError as error:

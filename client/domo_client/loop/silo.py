@@ -34,12 +34,8 @@ from domo.training.local_round import LocalRound, RoundNumbers
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.rpc.assignment import SECTIONS, Turn
-from domo_client.rpc.control import (
-    Connection,
-    LostRunError,
-    Offer,
-    UnknownRunError,
-)
+from domo_client.rpc.connection import Connection
+from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
 from domo_client.rpc.presence import Presence
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import SHORT, describe, sendable
@@ -74,12 +70,12 @@ class Silo:
     def __init__(self, connection: Connection, state: SiloState, tail: LogTail | None = None):
         self.connection, self._state, self._tail = connection, state, tail
         self._reporter = Reporter(connection, state.folder / "status.json", tail)
-        self._note(logging.INFO, f"joined {connection.address}, domo {domo.__version__}")
+        self._note(logging.INFO, f"joined {connection.session.address}, domo {domo.__version__}")
         self._reporter.start()
         self._reporter.beat()
-        self._presence = Presence(connection)
+        self._presence = Presence(connection.session)
         self._presence.start()
-        connection.on_damage = self._note_damage
+        connection.data.vectors.on_damage = self._note_damage
         self._closed = threading.Event()
         self._failed, self._enrolled_in = False, 0
         self._outbox = Outbox(
@@ -113,7 +109,7 @@ class Silo:
         self._closed.set()
         self._reporter.stop()
         self._presence.stop()
-        self.connection.close(reason)
+        self.connection.session.close(reason)
         self._reporter.join(CLOSE_S)
         self._presence.join(CLOSE_S)
         if self._tail is not None:
@@ -121,7 +117,7 @@ class Silo:
         self._state.close()
 
     def _note(self, level: int, text: str) -> None:
-        journal.log(level, "%s", text, extra={"silo": self.connection.silo_id})
+        journal.log(level, "%s", text, extra={"silo": self.connection.session.silo_id})
 
     @property
     def progress(self) -> Progress:
@@ -151,7 +147,7 @@ class Silo:
         self._reporter.progress = Progress("idle")
         while True:
             try:
-                offer = self.connection.wait_for_run()
+                offer = self.connection.control.wait_for_run()
             except UnknownRunError as error:
                 self._decline(error.run_id, str(error))
                 raise
@@ -165,7 +161,7 @@ class Silo:
     def _decline(self, run_id: str, reason: str) -> None:
         reason = sendable(reason)
         self._note(logging.WARNING, f"run {run_id}: declined: {reason}")
-        self.connection.decline(run_id, reason)
+        self.connection.control.decline(run_id, reason)
 
     def fail(self, error: Exception) -> None:
         """Say that this round failed here; it is tried again after a while."""
@@ -177,7 +173,7 @@ class Silo:
 
     def _note_damage(self, text: str) -> None:
         """A model comes damaged again and again; it is fetched on."""
-        self._progress("waiting", self._reporter.progress.run_id, self.connection.round_told)
+        self._progress("waiting", self._reporter.progress.run_id, self.connection.data.round_told)
         self._note(logging.ERROR, text)
         self._reporter.beat(failure=text)
 
@@ -211,7 +207,7 @@ class Silo:
         offer = offer or self.next_run()
         flat = FlatModel(model)
         configure_torch(offer.config.threads, flat.vector.device)
-        self.connection.page_locked = flat.vector.is_cuda
+        self.connection.data.vectors.expect(flat.layout, page_locked=flat.vector.is_cuda)
         tests = 1 if eval_samples is None else eval_samples
         self._reporter.device = flat.vector.device
         self._enroll(offer, flat, samples or 0, tests)
@@ -222,7 +218,7 @@ class Silo:
         while True:
             self._progress("waiting", offer.run_id)
             try:
-                turn = self.connection.fetch_round(offer.run_id, evaluated, own)
+                turn = self.connection.data.fetch_round(offer.run_id, evaluated, own)
                 if turn.action == "ASK_AGAIN" and self._came_back:  # it may not know this silo
                     self._enroll(offer, flat, samples or 0, tests)
                     evaluated = failed = -1
@@ -231,7 +227,7 @@ class Silo:
                     raise LostRunError(offer.run_id, str(error)) from error
                 raise
             except SHORT as error:  # the model cannot be kept
-                self._progress("waiting", offer.run_id, self.connection.round_told)
+                self._progress("waiting", offer.run_id, self.connection.data.round_told)
                 self.fail(error)
                 backoff_s = self._back_off(backoff_s)
                 continue
@@ -275,7 +271,7 @@ class Silo:
 
     def _enroll(self, offer: Offer, flat: FlatModel, samples: int, tests: int) -> None:
         joins = self.connection.counts.joins
-        self.connection.enroll(offer, flat.layout, samples, tests)
+        self.connection.control.enroll(offer, flat.layout, samples, tests)
         self._enrolled_in = joins
         self._note(logging.INFO, f"run {offer.run_id}: enrolled with {samples} samples")
 
@@ -324,7 +320,7 @@ class Silo:
         def on_evaluation(sums: Mapping[str, Sum]) -> None:
             counts.lap("evaluating")
             try:
-                self.connection.report_evaluation(offer.run_id, r, sums)
+                self.connection.control.report_evaluation(offer.run_id, r, sums)
             except ProtocolError as error:
                 if not self._came_back:
                     raise
@@ -332,7 +328,7 @@ class Silo:
             counts.begin()
 
         numbers = RoundNumbers(
-            silo_id=self.connection.silo_id,
+            silo_id=self.connection.session.silo_id,
             round_index=r,
             num_rounds=offer.config.num_rounds,
             num_steps=steps,
@@ -348,7 +344,7 @@ class Silo:
             flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
         if steps and not flat.vector.is_cuda:  # a GPU has copies of its own
             whole = offer.config.kernel.fusion == "pre"
-            self.connection.spend([VectorId.X_PREV, *([] if whole else [VectorId.X])])
+            self.connection.data.vectors.spend([VectorId.X_PREV, *([] if whole else [VectorId.X])])
         return LocalRound(
             flat,
             numbers,

@@ -51,7 +51,7 @@ class Ui:
 
     def joined(self, silo: Silo, address: str, shared: str) -> None:
         """The coordinator has answered; `shared` is what it sees of this silo."""
-        say(f"{silo.connection.silo_id}: connected to {address}")
+        say(f"{silo.connection.session.silo_id}: connected to {address}")
         say(shared)
         self._silo = silo
         silo.on_sent = self._sent
@@ -150,7 +150,8 @@ class Ui:
         if rnd.evaluation:
             pieces.append(self._tested(rnd))
         if self._silo is not None:
-            now = (self._silo.connection.bytes_sent, self._silo.connection.bytes_received)
+            counts = self._silo.connection.counts
+            now = (counts.bytes_sent, counts.bytes_received)
             sent, got = now[0] - self._bytes[0], now[1] - self._bytes[1]
             self._bytes = now
             pieces.append(f"received {human_size(got)}, sent {human_size(sent)}")

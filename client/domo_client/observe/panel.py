@@ -72,13 +72,13 @@ class Panel:
     def phase(self) -> str:
         """The silo's phase; the wait for a round is `downloading` once its model is coming."""
         phase = self._silo.progress.phase
-        moved = self._silo.connection.bytes_received - self._at_start[1]
+        moved = self._silo.connection.counts.bytes_received - self._at_start[1]
         return "downloading" if phase == "waiting" and moved > 0 else phase
 
     def look(self) -> None:
         """Notice what has changed since it was last drawn."""
-        progress, line = self._silo.progress, self._silo.connection
-        now, moved = self._clock(), (line.bytes_sent, line.bytes_received)
+        progress, counts = self._silo.progress, self._silo.connection.counts
+        now, moved = self._clock(), (counts.bytes_sent, counts.bytes_received)
         key = (progress.phase, progress.run_id, progress.round_index)
         if key != self._key:
             if self._key:
@@ -133,10 +133,10 @@ class Panel:
         return line
 
     def _connected(self) -> tuple[str, str]:
-        line = self._silo.connection
+        line, heard = self._silo.connection.session, self._silo.connection.counts.heard_at
         if self.ended:
             return f"{line.silo_id}: has left {line.address}", ""
-        heard, longest = line.counts.heard_at, max(LOST_S, LOST_BEATS * line.report_interval_s)
+        longest = max(LOST_S, LOST_BEATS * line.report_interval_s)
         silent = None if heard is None else self._clock() - heard
         if silent is not None and silent < longest:
             self.trouble = ""
@@ -160,10 +160,10 @@ class Panel:
             text = f"step {progress.step} of {progress.num_steps}"
             text += f", about {duration(left)} left" if progress.step and left >= 1 else ""
             return [self._bar("training", progress.step, progress.num_steps, text, width)]
-        line = self._silo.connection
+        counts = self._silo.connection.counts
         if phase in ("uploading", "downloading"):
             way = 0 if phase == "uploading" else 1
-            done = (line.bytes_sent, line.bytes_received)[way] - self._at_start[way]
+            done = (counts.bytes_sent, counts.bytes_received)[way] - self._at_start[way]
             usual = self._last_bytes[phase]
             of = f" of about {human_size(usual)}" if usual else ""
             text = f"{human_size(done)}{of}, {human_size(int(self._rate()))}/s"
@@ -186,13 +186,13 @@ class Panel:
         return grid
 
     def _so_far(self) -> list[str]:
-        line, loss = self._silo.connection, self._silo.progress.loss
-        parts = [f"sent {human_size(line.bytes_sent)}, received {human_size(line.bytes_received)}"]
-        updates = line.counts.updates
+        counts, loss = self._silo.connection.counts, self._silo.progress.loss
+        sent, received = human_size(counts.bytes_sent), human_size(counts.bytes_received)
+        parts, updates = [f"sent {sent}, received {received}"], counts.updates
         told = {"counted": updates["accepted"], "too late": updates["stale"]}
         told["refused"] = updates["refused"]
         shown = [f"{n} {word}" for word, n in told.items() if n or word == "counted"]
-        if line.counts.rounds or updates.total():
+        if counts.rounds or updates.total():
             parts.append("updates: " + ", ".join(shown))
         if loss is not None:
             parts.append(f"loss {loss:.4f}")
@@ -203,7 +203,7 @@ class Panel:
     def goodbye(self) -> str:
         """What becomes of the work in hand, and what left this site."""
         progress, phase = self._silo.progress, self.phase
-        sent = human_size(self._silo.connection.bytes_sent)
+        sent = human_size(self._silo.connection.counts.bytes_sent)
         work = "no work was in hand"
         if phase in KEPT and progress.run_id:
             lost = phase == "uploading" and self._silo.has_unsaved

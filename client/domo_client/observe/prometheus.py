@@ -137,12 +137,13 @@ class SiloMetrics:
             yield Sample(NAME + "connected", 0)
             return
         versions = (domo.__version__, platform.python_version(), torch.__version__)
-        yield Sample(NAME + "build_info", 1, (silo.connection.silo_id, *versions))
+        yield Sample(NAME + "build_info", 1, (silo.connection.session.silo_id, *versions))
         yield from self._now(silo)
         yield from self._so_far(silo)
 
     def _now(self, silo: Silo) -> Iterator[Sample]:
-        heard_at, interval_s = silo.connection.counts.heard_at, silo.connection.report_interval_s
+        heard_at = silo.connection.counts.heard_at
+        interval_s = silo.connection.session.report_interval_s
         age_s = None if heard_at is None else time.monotonic() - heard_at
         there = age_s is not None and age_s < max(LOST_S, LOST_BEATS * interval_s)
         yield Sample(NAME + "connected", there)
@@ -172,7 +173,7 @@ class SiloMetrics:
             yield Sample(f"{NAME}{name}_total", getattr(counts, name))
         for outcome in OUTCOMES:
             yield Sample(NAME + "updates_total", counts.updates[outcome], (outcome,))
-        yield Sample(NAME + "bytes_total", silo.connection.bytes_sent, ("sent",))
-        yield Sample(NAME + "bytes_total", silo.connection.bytes_received, ("received",))
+        yield Sample(NAME + "bytes_total", counts.bytes_sent, ("sent",))
+        yield Sample(NAME + "bytes_total", counts.bytes_received, ("received",))
         for activity, seconds in counts.seconds.items():
             yield Sample(NAME + "seconds_total", seconds, (activity,))

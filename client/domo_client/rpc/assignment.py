@@ -86,9 +86,7 @@ def check_header(header: Any, sizes: Mapping[int, int]) -> None:
         )
 
 
-def turn_of(
-    header: Any, vectors: Mapping[VectorId, Tensor], digests: Mapping[VectorId, str]
-) -> Turn:
+def turn_of(header: Any, vectors: Mapping[VectorId, Tensor]) -> Turn:
     """The turn of a checked header, with its vectors."""
     counted = None
     if header.HasField("counted_round"):
@@ -102,7 +100,7 @@ def turn_of(
         inference_scale=header.inference_scale if header.HasField("inference_scale") else None,
         evaluate=header.evaluate,
         vectors=vectors,
-        digests=digests,
+        digests={VectorId(v.id): v.digest.hex() for v in header.vectors},
         outcome=header.outcome,
         text=header.outcome_text,
         counted=counted,

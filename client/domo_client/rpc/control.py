@@ -1,10 +1,10 @@
-"""Typed calls to the coordinator; errors are `DomoError`, see `domo_client.rpc.connection`."""
+"""Typed calls to the coordinator; errors are `DomoError`, see `domo_client.rpc.session`."""
 
 import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import domo
@@ -13,9 +13,7 @@ from domo.model.flat import Layout
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.tasks.base import Sum
-from domo_client.rpc.assignment import sizes_of
-from domo_client.rpc.data import Transfers
-from domo_proto.errors import SessionError
+from domo_client.rpc.session import Session
 from domo_proto.v1 import federation_pb2 as pb
 
 PHASES = {
@@ -64,8 +62,15 @@ class LostRunError(ProtocolError):
         )
 
 
-class Connection(Transfers):
-    """The control rpcs, on top of a line and its transfers."""
+class Control:
+    """The control rpcs.
+
+    Args:
+        session: Over which they go.
+    """
+
+    def __init__(self, session: Session):
+        self._session, self._stub = session, session.stub
 
     def wait_for_run(self) -> Offer | None:
         """Wait for a run that wants this silo; None: nothing yet, ask again.
@@ -75,12 +80,8 @@ class Connection(Transfers):
         Raises:
             UnknownRunError: It has settings, or defaults, that are not known here.
         """
-
-        def once(session: str) -> Any:
-            request = pb.WaitForRunRequest(session=session)
-            return self.call(self.stub.WaitForRun, request, self.long_poll_s)
-
-        answer = self.ask(once)
+        request = pb.WaitForRunRequest()
+        answer = self._ask(self._stub.WaitForRun, request, self._session.long_poll_s)
         if not answer.HasField("offer"):
             return None
         offer = answer.offer
@@ -94,45 +95,31 @@ class Connection(Transfers):
             LayoutMismatchError: Names the tensors that differ.
             ConfigError: The coordinator's text says what to do.
         """
-
-        def once(session: str) -> Any:
-            request = pb.EnrollRequest(
-                session=session,
-                run_id=offer.run_id,
-                config_digest=offer.config.digest,
-                layout_digest=bytes.fromhex(layout.digest),
-                num_samples=num_samples,
-                num_eval_samples=num_eval_samples,
-            )
-            return self.call(self.stub.Enroll, request)
-
-        answer = self.ask(once)
+        request = pb.EnrollRequest(
+            run_id=offer.run_id,
+            config_digest=offer.config.digest,
+            layout_digest=bytes.fromhex(layout.digest),
+            num_samples=num_samples,
+            num_eval_samples=num_eval_samples,
+        )
+        answer = self._ask(self._stub.Enroll, request)
         if not answer.enrolled:
             _layout(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")
-        self.sizes = sizes_of(layout)
 
     def decline(self, run_id: str, reason: str) -> None:
         """Say that this silo will not take part, and why."""
-        self.ask(
-            lambda s: self.call(
-                self.stub.Decline, pb.DeclineRequest(session=s, run_id=run_id, reason=reason)
-            )
-        )
+        self._ask(self._stub.Decline, pb.DeclineRequest(run_id=run_id, reason=reason))
 
     def report_evaluation(self, run_id: str, model_index: int, sums: Mapping[str, Sum]) -> None:
         """Send sums over this silo's test data; those that measure nothing stay here."""
         metrics = {
             k: pb.MetricSum(total=s.total, num=s.num) for k, s in sums.items() if measures(k, s)
         }
-        self.ask(
-            lambda s: self.call(
-                self.stub.ReportEvaluation,
-                pb.ReportEvaluationRequest(
-                    session=s, run_id=run_id, model_index=model_index, metrics=metrics
-                ),
-            )
+        request = pb.ReportEvaluationRequest(
+            run_id=run_id, model_index=model_index, metrics=metrics
         )
+        self._ask(self._stub.ReportEvaluation, request)
 
     def report(self, log_lines: Sequence[LogLine] = (), **fields: Any) -> str:
         """One heartbeat; returns the directive by name.
@@ -144,20 +131,29 @@ class Connection(Transfers):
         Raises:
             TransportError: Not retried; the next heartbeat comes soon.
         """
+        counts = self._session.counts
         fields["phase"] = PHASES[fields["phase"]]
         fields["log_lines"] = [
             pb.LogLine(number=number, age_s=age_s, level=level, text=text)
             for number, age_s, level, text in log_lines
         ]
-        fields |= {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
-        session = self.session
-        try:
-            answer = self.call(self.stub.Report, pb.ReportRequest(session=session, **fields))
-        except SessionError:
-            self.rejoin(session)
-            answer = self.call(self.stub.Report, pb.ReportRequest(session=self.session, **fields))
-        self.counts.heard_at = time.monotonic()
+        fields |= {"bytes_sent": counts.bytes_sent, "bytes_received": counts.bytes_received}
+        answer = self._session.once(self._naming(self._stub.Report, pb.ReportRequest(**fields)))
+        counts.heard_at = time.monotonic()
         return str(pb.Directive.Name(answer.directive))
+
+    def _ask(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:
+        """Make a call, as often as it takes."""
+        return self._session.ask(self._naming(method, request, hold_s))
+
+    def _naming(self, method: Any, request: Any, hold_s: float = 0.0) -> Callable[[str], Any]:
+        """A call whose request names the session that there is when it is made."""
+
+        def call(token: str) -> Any:
+            request.session = token
+            return self._session.call(method, request, hold_s)
+
+        return call
 
 
 def measures(name: str, of: Sum) -> bool:
@@ -200,6 +196,3 @@ def understood(run_id: str, text: str, digest: str) -> RunConfig:
         why = f"it uses {', '.join(unknown)}" if unknown else "its defaults are others"
         raise UnknownRunError(run_id, why)
     return config
-
-
-__all__ = ["Connection", "LostRunError", "Offer", "UnknownRunError"]

@@ -1,11 +1,11 @@
-"""A stream that is open for as long as this silo is there: when it breaks, so has its line."""
+"""A stream that is open for as long as this silo is there: when it breaks, so has its link."""
 
 import logging
 import threading
 
 import grpc
 
-from domo_client.rpc.control import Connection
+from domo_client.rpc.session import Session
 from domo_proto.v1 import federation_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -22,19 +22,19 @@ class Presence(threading.Thread):
     deadline: the heartbeat's calls have, and a link that answers no ping is closed.
 
     Args:
-        connection: Where to; its session is kept alive by the heartbeat.
+        session: Kept alive by the heartbeat.
     """
 
-    def __init__(self, connection: Connection):
+    def __init__(self, session: Session):
         super().__init__(name="presence", daemon=True)
-        self._connection, self._stopped = connection, threading.Event()
+        self._session, self._stopped = session, threading.Event()
 
     def run(self) -> None:
         """Until `stop`, or for a coordinator that does not know the call."""
-        line = self._connection
+        session = self._session
         while not self._stopped.is_set():
             try:
-                for _ in line.stub.Attend(pb.AttendRequest(session=line.session)):
+                for _ in session.stub.Attend(pb.AttendRequest(session=session.token)):
                     pass
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:

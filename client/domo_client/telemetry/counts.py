@@ -24,6 +24,8 @@ class Counts:
         failures: Rounds that failed here.
         updates: What became of updates, by outcome.
         seconds: Spent in each activity.
+        bytes_sent: Of vectors, as they were on the wire.
+        bytes_received: Likewise.
         heard_at: When the coordinator last answered a heartbeat, monotonic seconds.
     """
 
@@ -34,6 +36,8 @@ class Counts:
     failures: int = 0
     updates: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0.0))
+    bytes_sent: int = 0
+    bytes_received: int = 0
     heard_at: float | None = None
     _begun: float = 0.0
 

@@ -96,9 +96,9 @@ def idle(
 
         def night(silo: domo_client.Silo) -> None:
             for i in range(part):
-                silo.connection.report(phase="idle")
+                silo.connection.control.report(phase="idle")
                 if i % (num_reports // num_polls) == 0:
-                    assert silo.connection.wait_for_run() is None
+                    assert silo.connection.control.wait_for_run() is None
 
         for tenth in range(1, 11):
             threads = [threading.Thread(target=night, args=(s,)) for s in silos]

@@ -58,7 +58,7 @@ def main() -> None:
                 opt.zero_grad()
             say(event="trained", round=rnd.round_index)
         assert silo.outcome is not None
-        wire = silo.connection
+        wire = silo.connection.counts
         say(
             event="ended",
             state=silo.outcome.state,

@@ -44,9 +44,10 @@ class Drawn:
     """A panel over a silo that says what it is told to, on a clock of its own."""
 
     def __init__(self, silo: Silo, monkeypatch: pytest.MonkeyPatch, columns: int = 80):
-        self.line, self.now = silo.connection, silo.connection.counts.heard_at or 0.0
+        self.counts, self.address = silo.connection.counts, silo.connection.session.address
+        self.now = self.counts.heard_at or 0.0
         self.silo, self.written = silo, io.StringIO()
-        self.line.bytes_sent = self.line.bytes_received = 0
+        self.counts.bytes_sent = self.counts.bytes_received = 0
         silo.waits_for, silo._reporter.progress = "", Progress()
         self.console = Console(
             file=self.written, width=columns, force_terminal=True, color_system=None
@@ -70,7 +71,7 @@ def test_a_round_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> No
     shown = Drawn(silo, monkeypatch)
     lines = shown.after(0.0)
     assert lines[:3] == [
-        f"site-a: connected to {shown.line.address}",
+        f"site-a: connected to {shown.address}",
         "waiting for a run, for 0 s",
         "sent 0 B, received 0 B",
     ]
@@ -81,15 +82,15 @@ def test_a_round_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> No
     lines = shown.after(90.0)
     assert lines[1] == "1-domo: DOMO on digits, round 4 of 15"
     assert lines[2:4] == ["waiting for the coordinator, for 1 min 30 s", silo.waits_for]
-    shown.line.bytes_received = 3_000_000
+    shown.counts.bytes_received = 3_000_000
     assert lines != shown.after(1.0)
-    shown.line.bytes_received = 6_000_000
+    shown.counts.bytes_received = 6_000_000
     assert shown.after(1.0)[2] == "downloading 6.0 MB, 3.0 MB/s"
     shown.after(0.1, phase="training", num_steps=12, step=0, **run)
     lines = shown.after(4.0, phase="training", num_steps=12, step=4, **run)
     assert re.fullmatch(r"training \S+ step 4 of 12, about 8 s left", lines[2])
     shown.after(0.1, phase="uploading", loss=0.25, **run)
-    shown.line.bytes_sent = 2_000_000
+    shown.counts.bytes_sent = 2_000_000
     lines = shown.after(1.0)
     assert lines[2] == "uploading 2.0 MB, 2.0 MB/s"
     assert lines[3] == "sent 2.0 MB, received 6.0 MB; loss 0.2500"
@@ -97,22 +98,22 @@ def test_a_round_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> No
     silo._outbox.has_unsaved = True
     assert shown.panel.goodbye().startswith("round 4 of 1-domo: the update is not on disk yet")
     silo._outbox.has_unsaved = False
-    shown.line.counts.updates.update(accepted=1, refused=2)
+    shown.counts.updates.update(accepted=1, refused=2)
     shown.after(0.1, phase="waiting", loss=0.25, **run)
-    shown.line.counts.updates.clear()
+    shown.counts.updates.clear()
     shown.after(0.1, phase="uploading", **run)
-    shown.line.bytes_sent = 3_000_000
+    shown.counts.bytes_sent = 3_000_000
     assert re.fullmatch(r"uploading \S+ 1.0 MB of about 2.0 MB, \S+ MB/s", shown.after(1.0)[2])
 
 
 @pytest.mark.parametrize("columns", [40, 120])
 def test_trouble_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     shown = Drawn(silo, monkeypatch, columns)
-    shown.line.counts.updates.update(accepted=3, stale=1, refused=2)
+    shown.counts.updates.update(accepted=3, stale=1, refused=2)
     shown.panel.offer, shown.panel.trouble = OFFER, "connection \x1b[2Jrefused"
     lines = shown.after(200.0, phase="training", run_id="1-domo", round_index=3, num_steps=12)
-    shown.line.counts.updates.clear()
-    assert lines[0].startswith(f"site-a: no answer from {shown.line.address}"[:38])
+    shown.counts.updates.clear()
+    assert lines[0].startswith(f"site-a: no answer from {shown.address}"[:38])
     assert any(line.startswith("training step 0 of 12") for line in lines)
     assert any("updates: 3 counted, 1 too late, 2 refused"[: columns - 2] in line for line in lines)
     assert "\x1b[2J" not in shown.written.getvalue()

@@ -13,12 +13,12 @@ from torch import nn
 
 from domo.errors import ChecksumError, ProtocolError
 from domo.model.flat import Layout, byte_view
-from domo_client.rpc import connection as line
-from domo_client.rpc.assignment import sizes_of
-from domo_client.rpc.data import Transfers
+from domo_client.rpc import session as line
+from domo_client.rpc.data import Data
+from domo_client.rpc.session import Session
 from domo_client.rpc.watchdog import Watchdog
 from domo_client.state.folder import SiloState
-from domo_proto.codec import VectorId, encode_frame
+from domo_proto.codec import VectorId, encode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
 
 MODEL = nn.BatchNorm1d(2)
@@ -51,17 +51,18 @@ def liar() -> Liar:
 
 
 @pytest.fixture
-def silo(liar: Liar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transfers]:
+def silo(liar: Liar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Data]:
     monkeypatch.setattr(line, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(line, "JITTER_S", 0.0)
     server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[liar])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     state = SiloState(tmp_path / "state")
-    it = Transfers(f"127.0.0.1:{port}", "a", state)
-    it.sizes = sizes_of(Layout.of(MODEL))
+    session = Session(f"127.0.0.1:{port}", "a", state.instance_id)
+    it = Data(session, state)
+    it.vectors.expect(Layout.of(MODEL))
     yield it
-    it.close()
+    session.close()
     state.close()
     server.stop(None).wait()
 
@@ -79,7 +80,7 @@ def frame(x: torch.Tensor = X, at: int = 0) -> bytes:
     return encode_frame(VectorId.X, at, byte_view(x))
 
 
-def test_a_turn_that_fits(liar: Liar, silo: Transfers) -> None:
+def test_a_turn_that_fits(liar: Liar, silo: Data) -> None:
     buffers = vector(id=pb.FLOAT_BUFFERS, num_bytes=16, sent=False)
     liar.turns = [[header(vector(), buffers), frame()]]
     turn = silo.fetch_round("1-r", -1)
@@ -110,12 +111,12 @@ WHERE = "the coordinator's header of round 7"
     ],
 )
 def test_what_does_not_fit_the_model_is_refused(
-    messages: list[bytes], text: str, liar: Liar, silo: Transfers
+    messages: list[bytes], text: str, liar: Liar, silo: Data
 ) -> None:
     liar.turns = [messages]
     with pytest.raises(ProtocolError, match=text):
         silo.fetch_round("1-r", -1)
-    assert silo.state.held() == []
+    assert silo._state.held() == []
 
 
 @pytest.mark.parametrize(
@@ -126,10 +127,10 @@ def test_what_does_not_fit_the_model_is_refused(
     ],
 )
 def test_an_answer_to_an_update_that_is_none(
-    answer: bytes, text: str, liar: Liar, silo: Transfers
+    answer: bytes, text: str, liar: Liar, silo: Data
 ) -> None:
     liar.answer = answer
-    update = silo.state.save_pending("1-r", 6, "c/x", [(VectorId.UPDATE, byte_view(X))], 1, {})
+    update = silo._state.save_pending("1-r", 6, "c/x", [(VectorId.UPDATE, byte_view(X))], 1, {})
     with pytest.raises(ProtocolError, match=text):
         silo.submit(update)
 
@@ -142,35 +143,35 @@ def test_an_answer_to_an_update_that_is_none(
     ],
 )
 def test_an_update_that_need_not_be_sent(
-    state: pb.UploadState, text: str, liar: Liar, silo: Transfers
+    state: pb.UploadState, text: str, liar: Liar, silo: Data
 ) -> None:
     liar.state = state
-    update = silo.state.save_pending("1-r", 6, "c/x", [(VectorId.UPDATE, byte_view(X))], 1, {})
+    update = silo._state.save_pending("1-r", 6, "c/x", [(VectorId.UPDATE, byte_view(X))], 1, {})
     assert silo.submit(update) == (pb.UploadState.Name(state), text)
 
 
-def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Transfers) -> None:
+def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Data) -> None:
     """No progress is counted, so the pauses grow; and from the second time on it is said."""
     said: list[str] = []
-    silo.on_damage = said.append
+    silo.vectors.on_damage = said.append
     wrong = [header(vector()), frame(X[:2]), frame(X[:2], 8)]
     with Watchdog(60.0) as watch:
         for times in range(1, 5):
             with pytest.raises(ChecksumError, match="does not fit its digest"):
-                silo._read_turn(pb.RoundHeader.FromString(wrong[0]), iter(wrong[1:]), watch, set())
-            assert silo.advanced == 0
+                silo.vectors.receive(parse(pb.RoundHeader, wrong[0]), iter(wrong[1:]), watch, ())
+            assert silo._session.advanced == 0
             assert len(said) == times // 2
-    assert said[0].startswith("X of round 1 has come 2 times and does not fit its digest")
+    assert said[0].startswith("X of round 7 has come 2 times and does not fit its digest")
     liar.turns = [
         wrong,
         [header(vector()), frame(X[:2])],
         [header(vector(offset=8)), frame(X[2:], 8)],
     ]
     assert torch.equal(silo.fetch_round("1-r", -1).vectors[VectorId.X], X)
-    assert silo.advanced == 0  # nothing got further than it had been
+    assert silo._session.advanced == 0  # nothing got further than it had been
 
 
-def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Transfers) -> None:
+def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Data) -> None:
     """The trainer overwrites x_{r-1}, and then x_r."""
     before = vector(id=pb.X_PREV, sent=False)
     liar.turns = [[header(vector()), frame()], [header(vector(sent=False), before)]]

@@ -28,7 +28,7 @@ def test_only_domos_own_lines_from_info_on(tail: LogTail) -> None:
     journal.info("round 1", extra={"silo": "site-a"})
     for other in ("", "my_task", "domo_hospital", "torch", "examples.own_task"):
         logging.getLogger(other).error("patient 7")
-    logging.getLogger("domo_client.rpc.connection").debug("patient 7")
+    logging.getLogger("domo_client.rpc.session").debug("patient 7")
     journal.info("round 1", extra={"silo": "site-b"})
     assert texts(tail) == ["a file is damaged", "round 1"]
     assert [line.level for line in tail.unheard()] == ["WARNING", "INFO"]

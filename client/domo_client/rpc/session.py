@@ -1,0 +1,193 @@
+"""What every call to the coordinator needs: a channel, a session, retries."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import grpc
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    stop_never,
+)
+
+import domo
+from domo.errors import CoordinatorUnavailableError, DomoError, VersionError
+from domo_client.telemetry.counts import Counts
+from domo_client.telemetry.describe import sendable
+from domo_proto import PROTOCOL_VERSION
+from domo_proto.channel import TlsFiles, make_channel
+from domo_proto.codec import CAPABILITY, FRAME_BYTES
+from domo_proto.errors import SessionError, from_rpc
+from domo_proto.v1 import federation_pb2 as pb
+from domo_proto.v1 import federation_pb2_grpc as pb_grpc
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+CALL_S = 30.0
+"""Deadline of a control call, beyond what the coordinator may hold it."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S, JITTER_S = 0.2, 15.0, 1.0
+"""Between attempts."""
+
+
+class Session:
+    """A channel with a session that is opened again whenever it is lost.
+
+    Args:
+        address: host:port.
+        silo_id: The silo's name.
+        instance_id: That of its state folder.
+        tls: PEM files; None: no TLS.
+        role: `trainer` or `evaluator`.
+        device: What it trains on, in words.
+        first_connect_s: How long to try before the first success.
+        on_trouble: Told in words when a call failed and will be retried.
+        compression: `none`, or `zstd` for links below about 1 Gbit/s.
+
+    Attributes:
+        token: Names the session in every call.
+        zstd: Whether vectors travel compressed.
+        report_interval_s: How often the coordinator wants to hear of this silo.
+        long_poll_s: How long it may hold a call.
+        closed: Whether this silo has left.
+        counts: What was done over it.
+        advanced: Grows when a transfer has got further than ever: pauses begin anew.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        silo_id: str,
+        instance_id: str,
+        *,
+        tls: TlsFiles | None = None,
+        role: str = "trainer",
+        device: str = "",
+        first_connect_s: float = 60.0,
+        on_trouble: Callable[[str], None] = lambda text: None,
+        compression: str = "none",
+    ):
+        self.address, self.silo_id, self._instance_id = address, silo_id, instance_id
+        self._role, self._device, self._on_trouble = role, device, on_trouble
+        self._first_connect_s = first_connect_s
+        self._wants_zstd, self.zstd = compression == "zstd", False
+        self.channel = make_channel(address, tls)
+        self.stub = pb_grpc.FederationStub(self.channel)  # type: ignore[no-untyped-call]
+        self.token = ""
+        self._lock = threading.Lock()
+        self.closed = False
+        self.report_interval_s = 2.0
+        self.long_poll_s = 20.0
+        self.counts = Counts()
+        self.advanced = 0
+
+    def join(self) -> None:
+        """Open a session.
+
+        Raises:
+            CoordinatorUnavailableError: Nobody answered in `first_connect_s`.
+            SiloConflictError, VersionError, AccessError: As the text says.
+        """
+        with self._lock:
+            self._retry(self._join, stop_after_delay(self._first_connect_s))
+
+    def _join(self) -> None:
+        answer = self.call(
+            self.stub.Join,
+            pb.JoinRequest(
+                protocol_version=PROTOCOL_VERSION,
+                software_version=domo.__version__,
+                capabilities=["resume-upload", "resume-download", CAPABILITY],
+                silo_id=self.silo_id,
+                instance_id=self._instance_id,
+                role=pb.EVALUATOR if self._role == "evaluator" else pb.TRAINER,
+                device=self._device,
+            ),
+        )
+        if answer.max_frame_bytes < FRAME_BYTES:
+            raise VersionError(f"the coordinator takes frames of {answer.max_frame_bytes} bytes")
+        self.zstd = self._wants_zstd and CAPABILITY in answer.capabilities
+        if self._wants_zstd and not self.zstd:
+            log.warning("the coordinator knows no zstd; vectors travel as they are")
+        self.token = answer.session
+        self.counts.joins += 1
+        self.report_interval_s = answer.report_interval_s
+        self.long_poll_s = answer.long_poll_s
+
+    def _rejoin(self, stale: str) -> None:
+        """Open a new session, unless another thread has done so since."""
+        with self._lock:
+            if self.token == stale and not self.closed:
+                self._join()
+
+    def call(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:
+        """One call, once; `hold_s` is how long the coordinator may hold it."""
+        try:
+            return method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
+        except grpc.RpcError as error:
+            raise from_rpc(error, self.address) from None
+        except ValueError as error:
+            if not self.closed:
+                raise
+            raise CoordinatorUnavailableError("this silo has left") from error
+
+    def _retry(self, call: Callable[[], T], stop: Any = stop_never) -> T:
+        def trouble(state: RetryCallState) -> None:
+            self.counts.retries += 1
+            error = state.outcome.exception() if state.outcome else None
+            wait = state.next_action.sleep if state.next_action else 0.0
+            self._on_trouble(f"{error}; trying again in {wait:.0f} s")
+
+        retrying = Retrying(
+            retry=retry_if_exception(self._may_retry),
+            wait=self._pause(),
+            stop=stop,
+            before_sleep=trouble,
+            reraise=True,
+        )
+        return retrying(call)
+
+    def _pause(self) -> Callable[[RetryCallState], float]:
+        """The pause before an attempt: longer each time, unless a transfer got further since."""
+        seen, failures = self.advanced, 0
+
+        def pause(state: RetryCallState) -> float:
+            nonlocal seen, failures
+            failures = failures + 1 if seen == self.advanced else 1
+            seen = self.advanced
+            longer = FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)
+            return min(longer, LONGEST_PAUSE_S) + random.uniform(0.0, JITTER_S)
+
+        return pause
+
+    def _may_retry(self, error: BaseException) -> bool:
+        return isinstance(error, DomoError) and error.retryable and not self.closed
+
+    def ask(self, call: Callable[[str], T]) -> T:
+        """Make a call that names the session, as often as it takes."""
+        return self._retry(lambda: self.once(call))
+
+    def once(self, call: Callable[[str], T]) -> T:
+        """Make such a call; where the session is over, in a new one."""
+        token = self.token
+        try:
+            return call(token)
+        except SessionError:
+            self._rejoin(token)
+            return call(self.token)
+
+    def close(self, reason: str = "") -> None:
+        """Say goodbye, if anybody listens, and hang up."""
+        self.closed = True
+        if self.token:
+            try:
+                request = pb.LeaveRequest(session=self.token, reason=sendable(reason))
+                self.stub.Leave(request, timeout=2)
+            except grpc.RpcError:
+                log.debug("nobody heard the goodbye")
+        self.channel.close()

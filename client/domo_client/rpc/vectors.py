@@ -1,0 +1,156 @@
+"""The vectors of the newest turn: received, kept in memory and on disk, given to the trainer."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor
+
+from domo.errors import ProtocolError
+from domo.model.flat import Layout, byte_view
+from domo_client.rpc.assignment import sizes_of
+from domo_client.rpc.session import Session
+from domo_client.rpc.watchdog import Watchdog
+from domo_client.state.folder import SiloState
+from domo_proto.codec import HEAD_BYTES, VectorId, decode_frame
+
+STALL_S = 120.0
+"""Longest silence within a transfer."""
+DTYPES = {VectorId.INTEGER_BUFFERS: torch.uint8, VectorId.FROZEN: torch.uint8}
+
+
+class Vectors:
+    """What came down last.
+
+    Args:
+        session: Whose counts grow.
+        state: The vectors' files.
+
+    Attributes:
+        sizes: Bytes of the vectors that may come, by id.
+        on_damage: Told that a vector comes damaged again and again; it is fetched on.
+    """
+
+    def __init__(self, session: Session, state: SiloState):
+        self._session, self._state = session, state
+        self.sizes: Mapping[int, int] = {}
+        self._page_locked = False
+        self.on_damage: Callable[[str], None] = lambda text: None
+        self._furthest: dict[str, int] = {}  # bytes of the turn's vectors that were ever here
+        self._misfits: Counter[str] = Counter()  # how often each did not fit its digest
+        self._memory: dict[str, Tensor] = {}  # vectors of the newest turn, by digest
+        self._digests: Mapping[VectorId, str] = {}
+
+    def expect(self, layout: Layout, page_locked: bool = False) -> None:
+        """From now on vectors of this model come; `page_locked`: they go on to a GPU."""
+        self.sizes, self._page_locked = sizes_of(layout), page_locked
+
+    def receive(
+        self, header: Any, stream: Iterator[bytes], watch: Watchdog, own: Collection[str]
+    ) -> dict[VectorId, Tensor]:
+        """The vectors of a turn, from the coordinator, memory or disk.
+
+        Args:
+            header: Its RoundHeader, checked.
+            stream: The frames that follow it.
+            watch: Told of progress.
+            own: Digests of vectors that the model itself holds; they are left out.
+
+        Raises:
+            ChecksumError: One does not fit its digest; the next fetch brings it.
+            ProtocolError: The frames do not follow.
+        """
+        digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
+        vectors: dict[VectorId, Tensor] = {}
+        needed = set(digests.values())
+        if needed:
+            self._furthest = {d: n for d, n in self._furthest.items() if d in needed}
+            self._misfits = Counter({d: n for d, n in self._misfits.items() if d in needed})
+        free = [self._memory.pop(d) for d in list(self._memory) if d not in needed]
+        if self._page_locked and free:
+            torch.cuda.synchronize()  # copies to the GPU may still read them
+        for info in header.vectors:
+            vector_id, digest = VectorId(info.id), info.digest.hex()
+            dtype = DTYPES.get(vector_id, torch.float32)
+            if info.sent:
+                target = _like(free, info.num_bytes, dtype, self._page_locked)
+                where = f"{vector_id.name} of round {header.round_index + 1}"
+                vectors[vector_id] = self._receive(info, where, target, needed, stream, watch)
+            elif self._may_use(digest, dtype, vectors.values()):
+                vectors[vector_id] = self._memory[digest]
+            elif vector_id is not VectorId.FROZEN or digest not in own:
+                target = _like(free, info.num_bytes, dtype, self._page_locked)
+                vectors[vector_id] = self._state.get(digest, target)
+        if digests:
+            self._digests = digests
+            self._memory = {digests[v]: vector for v, vector in vectors.items()}
+            self._state.keep_only(needed)
+        return vectors
+
+    def spend(self, vector_ids: Collection[VectorId]) -> None:
+        """These vectors of the newest turn are about to be overwritten by who received them."""
+        for vector_id in vector_ids:
+            digest = self._digests.get(vector_id)
+            if digest in self._memory:
+                self._memory[f"spent {digest}"] = self._memory.pop(digest)
+
+    def _may_use(self, digest: str, dtype: torch.dtype, used: Collection[Tensor]) -> bool:
+        """Whether memory has a vector; it is given once: who receives it may overwrite it."""
+        old = self._memory.get(digest)
+        return old is not None and old.dtype == dtype and all(old is not v for v in used)
+
+    def _receive(
+        self,
+        info: Any,
+        where: str,
+        vector: Tensor,
+        needed: Collection[str],
+        stream: Iterator[bytes],
+        watch: Watchdog,
+    ) -> Tensor:
+        """Receive a vector, or the rest of one, into `vector` and the state folder."""
+        target, at = byte_view(vector), info.offset
+        digest, before = info.digest.hex(), self._session.advanced
+        with self._state.part(digest, needed) as part:
+            part.begin(target[:at])
+            while at < info.num_bytes:
+                message = next(stream, b"")
+                frame = decode_frame(message)
+                size = len(frame.payload)
+                if not size:
+                    raise ProtocolError("the coordinator has sent an empty frame")
+                if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
+                    raise ProtocolError("frames of a vector must follow in order and without gaps")
+                part.append(frame.payload)
+                target[at : at + size] = frame.payload
+                at += size
+                self._session.counts.bytes_received += len(message) - HEAD_BYTES
+                if at > self._furthest.get(digest, 0):
+                    self._furthest[digest] = at
+                    self._session.advanced += 1
+                watch.feed(STALL_S)
+            fits = xxhash.xxh3_128_digest(target) == info.digest
+            if not fits:
+                self._session.advanced = before
+                self._note_misfit(where, digest)
+            part.finish(fits)
+        return vector
+
+    def _note_misfit(self, where: str, digest: str) -> None:
+        self._misfits[digest] += 1
+        times = self._misfits[digest]
+        if times > 1 and not times & (times - 1):  # seldom, where nobody mends it
+            self.on_damage(
+                f"{where} has come {times} times and does not fit its digest: its file may be "
+                "damaged at the coordinator"
+            )
+
+
+def _like(free: list[Tensor], num_bytes: int, dtype: torch.dtype, page_locked: bool) -> Tensor:
+    """A vector of this size: one of those no longer needed (its memory is in place), or new."""
+    for i, old in enumerate(free):
+        if old.dtype == dtype and old.numel() * dtype.itemsize == num_bytes:
+            return free.pop(i)
+    return torch.empty(num_bytes // dtype.itemsize, dtype=dtype, pin_memory=page_locked)

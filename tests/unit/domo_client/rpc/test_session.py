@@ -1,0 +1,25 @@
+import itertools
+
+import pytest
+
+from domo_client.rpc import session as line
+from domo_client.rpc.session import Session
+
+
+def test_pauses_grow_until_a_transfer_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "JITTER_S", 0.0)
+    it = Session("127.0.0.1:1", "a", "i")
+    pause = it._pause()
+    assert [pause(None) for _ in range(4)] == [0.2, 0.4, 0.8, 1.6]
+    it.advanced += 7
+    assert [pause(None) for _ in range(2)] == [0.2, 0.4]
+    assert list(itertools.islice(iter(lambda: pause(None), 0), 5000))[-1] == line.LONGEST_PAUSE_S
+    it.close()
+
+
+def test_pauses_differ() -> None:
+    it = Session("127.0.0.1:1", "a", "i")
+    first = {it._pause()(None) for _ in range(20)}
+    assert len(first) == 20
+    assert all(0.2 <= p <= 0.2 + line.JITTER_S for p in first)
+    it.close()
