@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -245,6 +246,16 @@ def test_history_is_parquet_too_with_types(app: FastAPI, federation: Federation)
     assert one["opened_at"] == datetime(2026, 1, 5, 9, 0, 0, 250_000, UTC)
     assert table.schema.field("closed_at").type == table.schema.field("opened_at").type
     assert json.loads(table.schema.metadata[b"domo_run"])["config"] == {"method": "FedAvg"}
+
+
+def test_without_pyarrow_parquet_is_refused_and_csv_is_not(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused(get(app, "/runs/1-fedavg/history.parquet"), 501, "not_installed", "[parquet]' there")
+    assert get(app, "/runs/1-fedavg/history.csv").status_code == 200
+    monkeypatch.undo()
+    assert get(app, "/runs/1-fedavg/history.parquet").content[:4] == b"PAR1"
 
 
 def test_the_card_of_a_model(app: FastAPI, federation: Federation, tmp_path: Path) -> None:

@@ -82,6 +82,15 @@ def no_silo(silo_id: str) -> ApiError:
     return ApiError(404, "not_found", f"no silo {silo_id!r}. GET /api/v1/silos lists all silos.")
 
 
+def no_parquet() -> ApiError:
+    """The error for a Parquet file where nothing can write one."""
+    message = (
+        "Parquet is not installed at the coordinator: pip install 'domo-federated[parquet]' there, "
+        "or take history.csv."
+    )
+    return ApiError(501, "not_installed", message)
+
+
 def bug() -> ApiError:
     """The error for what no handler knows."""
     return ApiError(500, "internal", "the coordinator could not answer; its log has the traceback.")

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from domo.api.schema import RoundRecord, RunDetail
+from domo_server.dashboard.errors import no_parquet
 
 _ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps", "drift")
 _ABOUT_SILO = ("weight", "num_steps", "update_norm", "train_loss", "cosine")
@@ -72,9 +73,15 @@ def history_parquet(run: RunDetail, rounds: Sequence[RoundRecord]) -> bytes:
     """The table as Parquet; what is not known is null.
 
     The run itself, with its config and roster, is JSON under `domo_run` in the schema's metadata.
+
+    Raises:
+        ApiError: pyarrow is not installed; says how to get it.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise no_parquet() from None
 
     def kind(name: str) -> Any:
         if name in _INTEGERS:

@@ -220,6 +220,7 @@ _ERRORS = {
     409: ("run_ended", "run '1-fedavg-digits' has ended already (FINISHED). ..."),
     413: ("too_large", "a run config is at most 1048576 bytes."),
     422: ("invalid_request", "limit: Input should be less than or equal to 1000. ..."),
+    501: ("not_installed", "Parquet is not installed at the coordinator: pip install ..."),
     503: ("unavailable", "the model changed while it was being opened. Try again in a moment."),
 }
 

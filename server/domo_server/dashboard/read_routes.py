@@ -198,7 +198,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         "/runs/{run_id}/history.parquet",
         response_class=Response,
         responses=other(PARQUET, "(binary)", "The same table with types; settings are in it.")
-        | errors(404, 422),
+        | errors(404, 422, 501),
         tags=["runs"],
     )
     async def history_columns(run_id: str) -> Response:

@@ -12,10 +12,11 @@ export const MAX_COMPARED = 8;
 /** Links to all files of a run. */
 export function fileLinks(run) {
   const base = `api/v1/runs/${encodeURIComponent(run.run_id)}`;
-  const link = (path, words) => h("a", { href: `${base}/${path}`, download: true, "data-f": path,
-    "aria-label": `${words} of ${run.name}, ${run.run_id}` }, words);
+  // a refusal of Parquet, which not every coordinator can write, is shown in place of kept
+  const link = (path, words, download = true) => h("a", { href: `${base}/${path}`, download,
+    "data-f": path, "aria-label": `${words} of ${run.name}, ${run.run_id}` }, words);
   return [link("model", "Model"), link("card", "Card"), link("history.json", "JSON"),
-    link("history.csv", "CSV"), link("history.parquet", "Parquet")];
+    link("history.csv", "CSV"), link("history.parquet", "Parquet", false)];
 }
 
 function fits(run, wanted, text) {
