@@ -33,7 +33,7 @@ from domo_proto.certificates import (
     read_certificates,
 )
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
-from domo_server.coordinator.coordinator import check_submission
+from domo_server.coordinator.submission import check_submission
 from domo_server.integrations.trackers import make_writers
 from domo_server.integrations.webhook_message import Hook
 from domo_server.startup import PORTS_TRIED, why_taken

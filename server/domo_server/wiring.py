@@ -71,7 +71,7 @@ async def run(
         ending.push_async_callback(coordinator.events.close)
         server, address, health_servicer = await _serve_silos(config.listen, held, coordinator)
         ending.push_async_callback(server.stop, 1.0)
-        rows = [await coordinator.submit_once(run, name) for name, run in named]
+        rows = [await coordinator.submissions.submit_once(run, name) for name, run in named]
         run_ids = [row["run_id"] for row in rows]
         stalls = Watch(coordinator, config.stall_after_s)
         view = CoordinatorView(coordinator, stalls, address, config.tls is not None)

@@ -152,7 +152,7 @@ def test_a_paused_run_can_be_stopped(tmp_path: Path) -> None:
         assert turn is not None
         assert (turn.action, turn.outcome, turn.round_index) == ("end", "STOPPED", 1)
         with pytest.raises(ConfigError, match="is stopped, not in its rounds"):
-            await lab.c.pause(RUN_ID)
+            await lab.c.queue.pause(RUN_ID)
 
     scene(tmp_path, act)
 

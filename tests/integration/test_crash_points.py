@@ -105,23 +105,23 @@ async def life(
     store = Store(open_database(f"sqlite:///{database}"))
     coordinator = Coordinator(store, state_dir, durable_updates=durable)
     try:
-        await coordinator.submit_once(run_config, "r")
+        await coordinator.submissions.submit_once(run_config, "r")
         coordinator.start()
-        assert coordinator._task is not None
+        assert coordinator.queue._task is not None
         for silo_id in SILOS:
             who = {"silo_id": silo_id, "instance_id": silo_id, "role": "trainer"}
-            await coordinator.join({**who, "device": "", "software_version": ""})
+            await coordinator.registry.join({**who, "device": "", "software_version": ""})
         async with asyncio.timeout(LIFE_S):
             while True:
-                if coordinator._task.done():
-                    await coordinator._task  # raises what ended it
+                if coordinator.queue._task.done():
+                    await coordinator.queue._task  # raises what ended it
                 row = store.run("1-r")
                 assert row is not None
                 if row["state"] in ENDED:
                     assert row["state"] == "FINISHED", row["detail"]
-                    x, m = left_over(coordinator.folder("1-r"), row)
+                    x, m = left_over(coordinator.queue.folder("1-r"), row)
                     return x, m, numbers(store)
-                run = coordinator.find("1-r")
+                run = coordinator.queue.find("1-r")
                 assert run is None or run.ready or not run.stuck, run and run.stuck
                 if run is not None and run.ready:
                     await take_part(coordinator, run, durable, had, residuals)

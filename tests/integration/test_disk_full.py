@@ -103,7 +103,7 @@ def wide_x0(folder: Path) -> None:
 
 
 def lab_run(lab: Lab) -> dict[str, torch.Tensor]:
-    return final(lab.c.folder(RUN_ID))
+    return final(lab.c.queue.folder(RUN_ID))
 
 
 async def held_up(lab: Lab, text: str) -> None:
@@ -123,7 +123,7 @@ async def begin(lab: Lab) -> None:
 async def second_round(lab: Lab) -> None:
     """It is open, and what the first one leaves behind is gone."""
     await lab.round_open(1)
-    await lab.until(lambda: not (lab.c.folder(RUN_ID) / "spool" / "round-000000").exists())
+    await lab.until(lambda: not (lab.c.queue.folder(RUN_ID) / "spool" / "round-000000").exists())
 
 
 @pytest.mark.parametrize("spare", [0, 100_000], ids=["database", "checkpoint"])
@@ -147,7 +147,7 @@ def test_a_disk_that_fills_up_while_a_round_is_closed(
             await lab.view.resume(RUN_ID)
             await held_up(lab, text)
             assert lab.run.state.round_index == 0
-            folder = lab.c.folder(RUN_ID) / "checkpoints"
+            folder = lab.c.queue.folder(RUN_ID) / "checkpoints"
             assert not list(folder.glob("*.tmp")), "a part of a checkpoint was left"
         # it was shut down on its full disk; the next life finds it as full
 
@@ -169,7 +169,7 @@ def test_a_disk_that_fills_up_while_a_round_is_closed(
             disk.free()
             result = await lab.ended()
             assert (result.state, result.complete) == ("FINISHED", True)
-            assert (lab.c.folder(RUN_ID) / "model.safetensors").exists()
+            assert (lab.c.queue.folder(RUN_ID) / "model.safetensors").exists()
             results.append(lab_run(lab))
 
     async def undisturbed() -> None:
@@ -211,7 +211,7 @@ def test_the_model_of_a_run_that_ends_on_a_full_disk_is_written_once_there_is_ro
             turn = lab.turn(A)
             assert turn is not None
             assert turn.text == "stopped by the admin"
-            assert (lab.c.folder(RUN_ID) / "model.safetensors").exists()
+            assert (lab.c.queue.folder(RUN_ID) / "model.safetensors").exists()
 
     wide_x0(disk.folder)
     play(go())
@@ -235,7 +235,7 @@ def test_every_change_on_a_full_disk_is_refused_in_words_and_not_half_made(disk:
                     match="the coordinator's database says: database or disk is full",
                 ):
                     await change()
-            assert lab.c.dropped == {}
+            assert lab.c.registry.dropped == {}
             assert [r.name for r in await lab.view.runs()] == ["r"]
             assert [s.silo_id for s in await lab.view.silos()] == [A, B]
             lab.run.say("note", "kept until there is room")
@@ -409,7 +409,7 @@ def test_a_disk_that_is_not_full_but_gone_is_said_too(tmp_path: Path) -> None:
     async def go() -> None:
         async with life(tmp_path, roster=[A, B]) as lab:
             await begin(lab)
-            folder = lab.c.folder(RUN_ID)
+            folder = lab.c.queue.folder(RUN_ID)
             (folder / "checkpoints").rename(folder / "elsewhere")
             (folder / "checkpoints").write_text("a file where a folder should be")
             await lab.send_all(A, B)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import domo_server.coordinator.coordinator
+import domo_server.coordinator.queue
 import domo_server.runs.durable
 from domo.errors import CoordinatorUnavailableError
 from domo.model.tensor_file import TensorFile
@@ -23,7 +23,7 @@ async def first_round(folder: Path) -> Path:
         await lab.send_all(A, B)
         await lab.round_open(1)
         await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
-        return lab.c.folder(RUN_ID)
+        return lab.c.queue.folder(RUN_ID)
 
 
 @contextlib.asynccontextmanager
@@ -31,14 +31,14 @@ async def held(folder: Path) -> AsyncIterator[Lab]:
     """The next life of its coordinator, which cannot load it."""
     async with living(Lab(folder)) as lab:
         lab.c.start()
-        await lab.until(lambda: lab.c.find(RUN_ID) is not None and lab.run.stuck)
+        await lab.until(lambda: lab.c.queue.find(RUN_ID) is not None and lab.run.stuck)
         yield lab
 
 
 def test_a_run_whose_files_are_not_there_waits_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(domo_server.coordinator.coordinator, "RETRY_S", 0.2)
+    monkeypatch.setattr(domo_server.coordinator.queue, "RETRY_S", 0.2)
 
     async def go() -> None:
         files = await first_round(tmp_path) / "checkpoints"
@@ -121,7 +121,7 @@ def test_a_stop_does_not_wait_for_a_round_that_cannot_be_committed(
             await lab.view.stop(RUN_ID)
             result = await lab.ended()
             assert (result.state, result.rounds_done) == ("STOPPED", 1)
-            model = TensorFile.open(lab.c.folder(RUN_ID) / "model.safetensors")
+            model = TensorFile.open(lab.c.queue.folder(RUN_ID) / "model.safetensors")
             assert model.metadata["round_index"] == "1"
 
     play(go())
@@ -143,7 +143,7 @@ def test_a_stop_that_waits_for_the_disk_outlives_a_restart(
         blocked.rmdir()
         lab = Lab(tmp_path)
         lab.c.start()
-        await lab.until(lambda: lab.c.find(RUN_ID) is not None)
+        await lab.until(lambda: lab.c.queue.find(RUN_ID) is not None)
         result = await lab.ended()
         assert (result.state, result.rounds_done) == ("STOPPED", 1)
         assert (folder / "model.safetensors").exists()

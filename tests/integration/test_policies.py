@@ -297,7 +297,7 @@ def test_a_required_silo_is_missing(on_missing: str, tmp_path: Path) -> None:
 def test_a_silo_that_declines_in_mid_run_is_said_and_not_waited_for(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         session = await lab.join(D)  # it was restarted, and its data are gone
-        await lab.c.decline(session, "1-r", "the data folder is empty")
+        await lab.c.registry.decline(session, "1-r", "the data folder is empty")
         await lab.send_all(A, B)
         await lab.look()
         assert lab.run.detail == (
@@ -323,7 +323,7 @@ def test_who_has_declined_is_said_before_the_start(tmp_path: Path) -> None:
     async def go() -> None:
         async with life(tmp_path, num_silos=2) as lab:
             await lab.enroll(A)
-            await lab.c.decline(await lab.join(B), "1-r", "no data was given")
+            await lab.c.registry.decline(await lab.join(B), "1-r", "no data was given")
             text = "waiting for 1 more of 2 silos to enrol; site-b declined: no data was given"
             await lab.until(lambda: lab.run.detail == text, text)
 
@@ -417,10 +417,10 @@ def test_with_a_roster_the_tables_are_checked_at_submission(tmp_path: Path) -> N
 def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         session = await lab.join(D)
-        await lab.c.decline(session, "2-other", "no such data")
+        await lab.c.registry.decline(session, "2-other", "no such data")
         assert (session.declined, session.error) == ({}, None)
         for _ in range(3):
-            await lab.c.decline(session, "1-r", "no data")
+            await lab.c.registry.decline(session, "1-r", "no data")
         assert session.declined == {"1-r": "no data"}
         assert await lab.events("declined") == ["site-d declined 1-r: no data"]
         for index in (-1, 1, 2**40):

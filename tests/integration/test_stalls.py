@@ -108,10 +108,10 @@ def test_a_required_silo_that_declines_and_a_round_with_its_quorum(tmp_path: Pat
     async def act(lab: Lab) -> None:
         session = lab.c.sessions.of(D)
         assert session is not None
-        await lab.c.decline(session, RUN_ID, "its data are gone")
+        await lab.c.registry.decline(session, RUN_ID, "its data are gone")
         text = await stalled(lab) or ""
         assert "without site-d. site-d: declined: its data are gone. Start" in text
-        await lab.c.drop(D, "no data")
+        await lab.c.registry.drop(D, "no data")
         lab.run.note_failure(C, 0, "no")
         lab.pass_time(CALM_S)
         await lab.send_all(A, B)
@@ -148,12 +148,12 @@ def test_the_admin_holds_it(how: str, tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         lab.alive.clear()
         if how == "pause":
-            await lab.c.pause(RUN_ID)
+            await lab.c.queue.pause(RUN_ID)
             lab.pass_time(30)
             assert await stalled(lab) is None
         else:
             for name in SILOS:
-                await lab.c.drop(name, "no")
+                await lab.c.registry.drop(name, "no")
             assert "every silo of this round is left out" in (await stalled(lab) or "")
 
     scene(tmp_path, act)
@@ -164,7 +164,7 @@ def test_the_disk_and_a_close_that_hangs(tmp_path: Path) -> None:
         lab.run.stuck = "the coordinator's disk says: No space left on device"
         assert await stalled(lab) == lab.run.stuck
         lab.run.stuck = None
-        async with lab.c._writing:  # such as a write that does not return
+        async with lab.c.queue._writing:  # such as a write that does not return
             for name in SILOS:
                 await lab.send(name)
             await lab.until(lambda: lab.run.state.phase == "CLOSING")
@@ -185,7 +185,7 @@ def test_a_run_that_silos_do_not_enrol_in(tmp_path: Path) -> None:
             lab.pass_time(ENROL_S + 1)
             text = await stalled(lab) or ""
             assert text.startswith("waiting for site-b, site-c, site-d to enrol, and none has come")
-            await lab.c.decline(await lab.join(B), RUN_ID, "no data")
+            await lab.c.registry.decline(await lab.join(B), RUN_ID, "no data")
             assert await stalled(lab) == (
                 "the run cannot start: site-b: declined: no data. Start them with what they lack"
             )

@@ -81,7 +81,7 @@ class Watch:
     def _look_at(self, session: Session) -> None:
         silo_id = session.silo_id
         away = self._c.sessions.away(silo_id, BROKEN_S)
-        current = self._c.current
+        current = self._c.queue.current
         run_id = current.run_id if current and silo_id in current.enrolments else None
         if away is not None and silo_id not in self._away:
             self._away[silo_id] = session
@@ -92,7 +92,7 @@ class Watch:
             self._c.events.say("silo-back", f"{silo_id} is back", run_id, silo_id)
 
     def _look_at_run(self, now: float) -> None:
-        run = self._c.current
+        run = self._c.queue.current
         if run is None:
             return
         if run is not self._run or self._stall is None:

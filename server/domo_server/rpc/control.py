@@ -62,7 +62,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         if not request.instance_id or len(request.instance_id) > 64:
             raise ProtocolError("an instance id has 1 to 64 characters")
         self._callers.check(request.silo_id, context)
-        session = await self._coordinator.join(
+        session = await self._coordinator.registry.join(
             {
                 "silo_id": request.silo_id,
                 "instance_id": request.instance_id,
@@ -88,12 +88,12 @@ class FederationServicer(pb_grpc.FederationServicer):
     ) -> pb.WaitForRunResponse:
         """Wait for a run that wants this silo."""
         session = self._callers.session(request.session, context)
-        for run_id in filter(self._coordinator.find, request.declined_run_ids):
+        for run_id in filter(self._coordinator.queue.find, request.declined_run_ids):
             session.declined.setdefault(run_id, "")
         session.phase, session.run_id, session.round_index = "idle", None, None
 
         def look() -> Run | None:
-            run = self._coordinator.current
+            run = self._coordinator.queue.current
             if self._coordinator.stopping or run is None or not run.offers_to(session):
                 return None
             return run
@@ -116,7 +116,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Enroll(self, request: pb.EnrollRequest, context: Context) -> pb.EnrollResponse:
         """Take a silo into a run."""
         session = self._callers.session(request.session, context)
-        run = await self._coordinator.locate(request.run_id)
+        run = await self._coordinator.queue.locate(request.run_id)
         if request.config_digest != run.config.digest:
             raise ProtocolError(f"the silo saw another configuration of {run.run_id}")
         try:
@@ -137,7 +137,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Decline(self, request: pb.DeclineRequest, context: Context) -> pb.DeclineResponse:
         """A silo will not take part."""
         session = self._callers.session(request.session, context)
-        await self._coordinator.decline(session, request.run_id, request.reason[:2000])
+        await self._coordinator.registry.decline(session, request.run_id, request.reason[:2000])
         return pb.DeclineResponse()
 
     @answers
@@ -146,7 +146,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     ) -> pb.UploadStatusResponse:
         """Say how much of an upload is here."""
         session = self._callers.session(request.session, context)
-        run = await self._coordinator.locate(request.run_id)
+        run = await self._coordinator.queue.locate(request.run_id)
         digest = digest_of(request.digest)
         state, offset = run.upload_state(session.silo_id, request.round_index, digest)
         return pb.UploadStatusResponse(state=UPLOADS[state], offset=offset)
@@ -157,7 +157,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     ) -> pb.ReportEvaluationResponse:
         """Take a silo's sums."""
         session = self._callers.session(request.session, context)
-        run = await self._coordinator.locate(request.run_id)
+        run = await self._coordinator.queue.locate(request.run_id)
         if run.state.ended or session.silo_id in run.dropped:
             return pb.ReportEvaluationResponse()
         sums = {name: (s.total, s.num) for name, s in request.metrics.items()}
@@ -187,7 +187,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         said = request.resources if request.HasField("resources") else None
         session.resources = None if said is None else resources(said)
         session.log.hear(request.shares_log, request.log_lines)
-        run = self._coordinator.find(request.run_id) if request.run_id else None
+        run = self._coordinator.queue.find(request.run_id) if request.run_id else None
         directive = pb.CONTINUE
         if request.failure:
             session.phase, session.error = "failed", request.failure[:2000]

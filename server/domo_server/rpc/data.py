@@ -62,7 +62,7 @@ class DataServicer:
     async def _answer(
         self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
     ) -> None:
-        run = await self._coordinator.locate(request.run_id)
+        run = await self._coordinator.queue.locate(request.run_id)
         if request.evaluated_index >= 0:
             run.note_tested(session.silo_id, request.evaluated_index)
 
@@ -134,7 +134,7 @@ class DataServicer:
         """Take an update: header, then frames into the spool, then the checks over the whole."""
         header = parse(pb.UpdateHeader, await anext(messages, b""))
         session = self._callers.session(header.session, context)
-        run = await self._coordinator.locate(header.run_id)
+        run = await self._coordinator.queue.locate(header.run_id)
         silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
         async with self._uploads.newest(silo_id) as progress, run.lock_of(silo_id):
             state, _ = run.upload_state(silo_id, r, digest)

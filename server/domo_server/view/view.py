@@ -59,7 +59,7 @@ class CoordinatorView:
         """Now."""
         runs = await self.runs()
         silos = await self.silos()
-        current, own_end = self._c.current, self._c.expiry.own_end
+        current, own_end = self._c.queue.current, self._c.expiry.own_end
         return Status(
             version=domo.__version__,
             uptime_s=round(time.monotonic() - self._c.started_at, 3),
@@ -140,7 +140,7 @@ class CoordinatorView:
         row = await asyncio.to_thread(self._store.run, run_id)
         if row is None or row["checkpoint"] is None:
             return None
-        folder = self._c.folder(run_id)
+        folder = self._c.queue.folder(run_id)
         if final := _final(folder, row):
             return final
         async with self._exporting:  # two at once would write one file
@@ -151,7 +151,7 @@ class CoordinatorView:
         row = await asyncio.to_thread(self._store.run, run_id)
         if row is None or row["checkpoint"] is None:
             return None
-        x0 = self._c.folder(run_id) / "x0.safetensors"
+        x0 = self._c.queue.folder(run_id) / "x0.safetensors"
         layout, _ = await asyncio.to_thread(open_model, x0)
         return await asyncio.to_thread(make_card, self._store, row, layout.digest)
 
@@ -162,7 +162,7 @@ class CoordinatorView:
             await self._c.broadcast.changed(5.0)
 
     def _live(self, row: Mapping[str, Any]) -> Any:
-        current = self._c.current
+        current = self._c.queue.current
         return current if current is not None and current.run_id == row["run_id"] else None
 
     async def _summary(self, row: Mapping[str, Any]) -> RunSummary:
@@ -204,31 +204,31 @@ class CoordinatorView:
 
     async def submit(self, config: Mapping[str, Any]) -> RunSummary:
         """Queue a run."""
-        return await self._summary(await self._c.submit(config))
+        return await self._summary(await self._c.submissions.submit(config))
 
     async def stop(self, run_id: str) -> RunSummary:
         """Stop a run."""
-        await self._c.stop(run_id)
+        await self._c.queue.stop(run_id)
         return await self._after(run_id)
 
     async def pause(self, run_id: str) -> RunSummary:
         """Hold a run."""
-        await self._c.pause(run_id)
+        await self._c.queue.pause(run_id)
         return await self._after(run_id)
 
     async def resume(self, run_id: str) -> RunSummary:
         """Go on with a paused run."""
-        await self._c.resume(run_id)
+        await self._c.queue.resume(run_id)
         return await self._after(run_id)
 
     async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
         """Leave a silo out."""
-        await self._c.drop(silo_id, reason)
+        await self._c.registry.drop(silo_id, reason)
         return await self._silo(silo_id)
 
     async def readmit(self, silo_id: str) -> SiloStatus:
         """Take a silo back."""
-        await self._c.readmit(silo_id)
+        await self._c.registry.readmit(silo_id)
         return await self._silo(silo_id)
 
     async def _silo(self, silo_id: str) -> SiloStatus:

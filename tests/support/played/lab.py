@@ -48,14 +48,14 @@ class Lab:
 
     @property
     def run(self) -> Run:
-        run = self.c.find(RUN_ID)
+        run = self.c.queue.find(RUN_ID)
         assert run is not None
         return run
 
     async def until(self, good: Callable[[], Any], what: str = "") -> None:
         end = time.monotonic() + PATIENCE_S
         while not good():
-            task = self.c._task
+            task = self.c.queue._task
             assert task is None or not task.done(), "the coordinator's loop has ended"
             assert time.monotonic() < end, f"{what}: {self.run.state}, {self.run.detail}"
             await asyncio.sleep(0.001)
@@ -65,7 +65,7 @@ class Lab:
     async def join(self, name: str, instance: str = "") -> Session:
         who = {"silo_id": name, "instance_id": instance or name, "role": "trainer"}
         self.alive.add(name)
-        return await self.c.join({**who, "device": "", "software_version": ""})
+        return await self.c.registry.join({**who, "device": "", "software_version": ""})
 
     async def enroll(self, name: str, num_samples: int = 8) -> Session:
         session = self.c.sessions.of(name) or await self.join(name)
@@ -197,9 +197,9 @@ async def life(folder: Path, clock: Clock | None = None, **settings: Any) -> Asy
         **settings,
     }
     async with living(Lab(folder, clock)) as lab:
-        await lab.c.submit_once(validate(RunConfig, values, "the test"), "r")
+        await lab.c.submissions.submit_once(validate(RunConfig, values, "the test"), "r")
         lab.c.start()
-        await lab.until(lambda: lab.c.find(RUN_ID) is not None and lab.run.ready)
+        await lab.until(lambda: lab.c.queue.find(RUN_ID) is not None and lab.run.ready)
         yield lab
 
 

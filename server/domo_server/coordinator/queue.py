@@ -1,0 +1,233 @@
+"""The queue of runs: one at a time, in the order in which they were submitted."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from domo.api.schema import ENDED
+from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
+from domo.ops.logs import log_context
+from domo.run_config import RunConfig
+from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Broadcast
+from domo_server.rounds.state import Phase, RoundState
+from domo_server.runs.durable import said_by_disk
+from domo_server.runs.loop import RunLoop
+from domo_server.runs.run import Run
+from domo_server.silos.sessions import Sessions
+from domo_server.store.store import Store, now_text
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 10.0
+"""Pause before a run is tried again that could not even be loaded, or whose end not recorded."""
+BY_ADMIN = "stopped by the admin"
+NUM_RECENT = 4
+"""Runs that silos may still ask about: the current one, and those that ended lately."""
+
+
+class Queue:
+    """Brings one run after the other to its end; pauses, resumes and stops them.
+
+    Args:
+        store: Durable metadata.
+        state_dir: Where runs keep their vectors.
+        sessions: Who is connected.
+        dropped: Silos that an admin has left out, and why.
+        broadcast: Told what changes.
+        events: What happens, for people.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        state_dir: Path,
+        sessions: Sessions,
+        dropped: Mapping[str, str],
+        broadcast: Broadcast,
+        events: EventLog,
+        clock: Callable[[], float],
+    ):
+        self._store, self._state_dir = store, state_dir
+        self._sessions, self._dropped = sessions, dropped
+        self._broadcast, self._events, self._clock = broadcast, events, clock
+        self.current: Run | None = None
+        self._recent: dict[str, Run] = {}
+        self._stops: dict[str, str] = {}
+        self._writing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    # life
+
+    def start(self) -> None:
+        """Go on with what the database says is unfinished."""
+        self._task = asyncio.create_task(self._work(), name="runs")
+
+    async def shutdown(self) -> None:
+        """Finish what is being written, then stop; unfinished runs go on at the next start."""
+        async with self._writing:
+            saving = self.current.saving if self.current is not None else None
+            for task in (saving, self._task):
+                if task is not None:
+                    task.cancel()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                rows = await asyncio.to_thread(self._store.all_runs)
+                waiting = [row for row in reversed(rows) if row["state"] not in ENDED]
+                if not waiting:
+                    await self._broadcast.changed(1.0)  # a run may have come while we looked
+                    continue
+                await self._execute(waiting[0])
+            except (OSError, TransportError) as error:  # such as a full disk: no restart is needed
+                self._hold(f"{said_by_disk(error)}; the coordinator tries again")
+                await self._rest()
+            except Exception as error:
+                log.exception("the run cannot go on")
+                self._hold(f"internal error: {error!r}; the log has the details; it is tried again")
+                await self._rest()
+            finally:
+                self.current = None
+            self._broadcast.notify()  # the current run
+
+    def _hold(self, text: str) -> None:
+        log.error("%s", text)
+        if self.current is not None:
+            self.current.detail = self.current.stuck = text
+        self._broadcast.notify()  # why a run is held
+
+    async def _rest(self) -> None:
+        """Before a run is tried again; one that is now to stop is at once."""
+        run = self.current
+        asked = run is not None and run.stop_text is not None
+        await self._broadcast.until(lambda: run.stop_text if run and not asked else None, RETRY_S)
+
+    async def _execute(self, row: Mapping[str, Any]) -> None:
+        run = self._make(row)
+        if (tried := self.find(run.run_id)) is not None and tried.stuck is not None:
+            run.detail = run.stuck = tried.stuck  # until it is loaded
+        self.current = self._recent[run.run_id] = run
+        self._recent = dict(list(self._recent.items())[-NUM_RECENT:])
+        self._broadcast.notify()  # the current run
+        log_context(run=run.run_id)
+        try:
+            await RunLoop(run, self._writing).execute(row)
+            self._stops.pop(run.run_id, None)
+        finally:
+            log_context(run=None)
+
+    def _make(self, row: Mapping[str, Any]) -> Run:
+        run = Run(
+            row["run_id"],
+            RunConfig.model_validate(row["config"]),
+            self.folder(row["run_id"]),
+            self._store,
+            self._sessions,
+            self._broadcast,
+            self._events,
+            self._dropped,
+            self._clock,
+        )
+        run.stop_text = self._stops.get(run.run_id, row["stop_text"])
+        return run
+
+    # runs by id
+
+    def folder(self, run_id: str) -> Path:
+        """Where a run keeps its files."""
+        return self._state_dir / "runs" / run_id
+
+    def find(self, run_id: str) -> Run | None:
+        """The current run, or one that ended lately, by id."""
+        return self._recent.get(run_id)
+
+    async def locate(self, run_id: str) -> Run:
+        """The run that a silo speaks of: ready for it, or ended, before a restart too.
+
+        Raises:
+            ProtocolError: There never was one.
+            CoordinatorUnavailableError: It is in the queue or being loaded; ask again.
+        """
+        run = self.find(run_id)
+        if run is None:
+            row = await asyncio.to_thread(self._store.run, run_id)
+            if row is None:
+                raise ProtocolError(f"there is no run {run_id!r} here")
+            run = self.find(run_id)
+            if run is None and row["state"] in ENDED:
+                run = self._make(row)
+                run.state = RoundState(Phase(row["state"]), row["rounds_done"])
+                run.detail = row["detail"]
+        if run is None or not (run.ready or run.state.ended):
+            raise CoordinatorUnavailableError(f"the coordinator has not loaded run {run_id} yet")
+        return run
+
+    # what the admin wants
+
+    async def stop(self, run_id: str) -> None:
+        """Stop a run that has not ended: at once, or as soon as the disk lets it.
+
+        Raises:
+            ConfigError: No such run, or it has ended.
+            CoordinatorUnavailableError: It is in the queue, and the database takes nothing.
+        """
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None:
+            raise ConfigError(f"there is no run {run_id!r}")
+        if row["state"] in ENDED:
+            raise ConfigError(f"run {run_id} has ended already: {row['state'].lower()}")
+        if self.current is not None and self.current.run_id == run_id:
+            self._want_stop(run_id)
+            with contextlib.suppress(TransportError):  # its loop records it as soon as it can
+                await asyncio.to_thread(self._store.update_run, run_id, stop_text=BY_ADMIN)
+            return
+        text = BY_ADMIN + (" before it started" if row["state"] == "QUEUED" else "")
+        values = {"state": "STOPPED", "detail": text, "finished_at": now_text()}
+        await asyncio.to_thread(self._store.update_run, run_id, **values)
+        self._events.say("stopped", f"{row['name']}: {text}", run_id)
+        self._want_stop(run_id)  # its turn may have come meanwhile
+
+    def _want_stop(self, run_id: str) -> None:
+        self._stops[run_id] = BY_ADMIN
+        if self.current is not None and self.current.run_id == run_id:
+            self.current.stop_text = BY_ADMIN
+        self._broadcast.notify()  # what the admin wants
+
+    async def pause(self, run_id: str) -> None:
+        """Hold a run; updates that come are still taken.
+
+        Raises:
+            ConfigError: No such run, or it is not in its rounds.
+        """
+        run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
+        run.pause_wanted = True
+        self._broadcast.notify()  # what the admin wants
+
+    async def resume(self, run_id: str) -> None:
+        """Go on with a paused run.
+
+        Raises:
+            ConfigError: No such run, or it is not paused.
+        """
+        run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
+        if not run.pause_wanted:
+            raise ConfigError(f"run {run_id} is not paused")
+        run.pause_wanted = False
+        self._broadcast.notify()  # what the admin wants
+
+    def _in_rounds(self, run_id: str, row: Mapping[str, Any] | None) -> Run:
+        run = self.current
+        if row is None:
+            raise ConfigError(f"there is no run {run_id!r}")
+        phases = (Phase.OPEN, Phase.CLOSING, Phase.PAUSED)
+        if run is None or run.run_id != run_id or run.state.phase not in phases:
+            state = run.state.phase if run and run.run_id == run_id else row["state"]
+            raise ConfigError(f"run {run_id} is {state.lower()}, not in its rounds")
+        return run

@@ -1,0 +1,110 @@
+"""The silos of a coordinator: who may have which name, who declines, who is left out."""
+
+import asyncio
+from collections.abc import Mapping
+
+from domo.errors import ConfigError
+from domo_server.coordinator.queue import Queue
+from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Broadcast
+from domo_server.silos.sessions import Session, Sessions
+from domo_server.store.store import Store
+
+
+class Registry:
+    """Joins silos, and drops and re-admits them as the admin says.
+
+    Args:
+        store: Durable metadata.
+        sessions: Who is connected.
+        dropped: Silos that an admin has left out, and why; kept here.
+        queue: Whose run is told.
+        broadcast: Told what changes.
+        events: What happens, for people.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sessions: Sessions,
+        dropped: dict[str, str],
+        queue: Queue,
+        broadcast: Broadcast,
+        events: EventLog,
+    ):
+        self._store, self._sessions, self.dropped = store, sessions, dropped
+        self._queue, self._broadcast, self._events = queue, broadcast, events
+        self._joining = asyncio.Lock()
+
+    def load(self) -> None:
+        """Who was left out before this start."""
+        rows = self._store.all_silos()
+        self.dropped |= {r["silo_id"]: r["dropped"] for r in rows if r["dropped"] is not None}
+
+    async def join(self, session_values: Mapping[str, str]) -> Session:
+        """Open a session for a silo (fields of `Sessions.join`).
+
+        Raises:
+            SiloConflictError: The name is taken.
+        """
+        silo_id = session_values["silo_id"]
+        async with self._joining:  # of two that take a new name at once, one gets it
+            row = await asyncio.to_thread(self._store.silo, silo_id)
+            known = row["instance_id"] if row and not row["readmitted"] else None
+            session = self._sessions.join(known_instance=known, **session_values)
+            values = {k: v for k, v in session_values.items() if k != "silo_id"}
+            await asyncio.to_thread(self._store.save_silo, silo_id, readmitted=False, **values)
+        self._events.say("joined", f"{silo_id} joined", silo_id=silo_id)
+        return session
+
+    async def decline(self, session: Session, run_id: str, reason: str) -> None:
+        """A silo will not take part in a run; it is not asked again in this session."""
+        before = session.declined.get(run_id)
+        if self._queue.find(run_id) is None or before or before == reason:
+            return  # no such run, or it is known already
+        session.declined[run_id] = session.error = reason
+        text = f"{session.silo_id} declined {run_id}: {reason}"
+        self._events.say("declined", text, run_id, session.silo_id)
+        self._broadcast.notify()  # a silo is lost for a run
+
+    async def drop(self, silo_id: str, reason: str) -> None:
+        """Leave a silo out of all rounds from the open one on.
+
+        Raises:
+            ConfigError: No such silo, or it is out already.
+        """
+        await self._known(silo_id)
+        if silo_id in self.dropped:
+            raise ConfigError(f"{silo_id} is left out already: {self.dropped[silo_id]}")
+        reason = reason.strip()[:500] or "no reason given"
+        await asyncio.to_thread(self._store.mark_silo, silo_id, dropped=reason)
+        self.dropped[silo_id] = reason
+        if self._queue.current is not None:
+            self._queue.current.leave_out(silo_id)
+        self._say("dropped", f"{silo_id} is left out by the admin: {reason}", silo_id)
+
+    async def readmit(self, silo_id: str) -> None:
+        """Take a dropped silo back, and let one that is not connected join with a new state folder.
+
+        Raises:
+            ConfigError: No such silo.
+        """
+        await self._known(silo_id)
+        was_dropped = silo_id in self.dropped
+        free = not (was_dropped and self._sessions.is_online(silo_id))  # else it has its folder
+        values = {"dropped": None, **({"readmitted": True} if free else {})}
+        await asyncio.to_thread(self._store.mark_silo, silo_id, **values)
+        self.dropped.pop(silo_id, None)
+        if was_dropped and self._queue.current is not None:
+            self._queue.current.take_back(silo_id)
+        self._say("readmitted", f"{silo_id} is re-admitted by the admin", silo_id)
+
+    async def _known(self, silo_id: str) -> None:
+        if await asyncio.to_thread(self._store.silo, silo_id) is None:
+            raise ConfigError(f"no silo named {silo_id!r} has ever joined")
+
+    def _say(self, kind: str, text: str, silo_id: str) -> None:
+        current = self._queue.current
+        run_id = current.run_id if current is not None else None
+        self._events.say(kind, text, run_id, silo_id)
+        self._broadcast.notify()  # a silo's place
