@@ -21,6 +21,7 @@ from domo_client.agent import AgentOptions
 from domo_client.loop.silo import Silo
 from domo_client.rpc.assignment import Turn
 from domo_client.rpc.control import Offer
+from domo_client.telemetry.resources import measure
 from tests.golden import test_golden
 from tests.support.live import silos
 from tests.support.live.federation import federation
@@ -116,3 +117,17 @@ def test_batches_are_sent_without_waiting_for_the_gpu() -> None:
     ahead.record()
     assert not ahead.query(), "the CPU has waited for the GPU"
     assert [float(s) for s in sums] == [256 * 1024 * i for i in range(4)]
+
+
+def test_how_busy_the_gpu_is_comes_from_nvml(tmp_path: Path) -> None:
+    pynvml = pytest.importorskip("pynvml", reason="the extra gpu is not installed")
+    pynvml.nvmlInit()
+    x = torch.randn(4096, 4096, device=DEVICE)
+    found: set[float] = set()
+    until = time.monotonic() + 10
+    while time.monotonic() < until and not any(found):  # the sampling period is up to a second
+        for _ in range(20):
+            torch.mm(x, x)
+        torch.cuda.synchronize()
+        found.add(measure(torch.device("cuda", 0), tmp_path)["gpu_busy"])
+    assert 0 < max(found) <= 1

@@ -29,7 +29,7 @@ def measure(device: torch.device | None, folder: Path) -> Mapping[str, float]:
         asked |= {
             "gpu_memory_used_bytes": lambda: _gpu_used(device),
             "gpu_memory_total_bytes": lambda: torch.cuda.mem_get_info(device)[1],
-            "gpu_busy": lambda: torch.cuda.utilization(device) / 100,  # needs NVML's package
+            "gpu_busy": lambda: torch.cuda.utilization(device) / 100,  # with the extra `gpu`
         }
     found = {}
     for name, ask in asked.items():
