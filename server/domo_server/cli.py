@@ -198,12 +198,11 @@ def readmit(
     row = store.silo(silo)
     if row is None:
         raise UnknownSiloError(f"no silo named {silo!r} has ever joined")
-    keys = ("instance_id", "role", "device", "software_version")
-    store.save_silo(silo, readmitted=True, **{k: row[k] for k in keys})
+    store.mark_silo(silo, readmitted=True)
     store.close()
     say(f"{silo} may join again, with any state folder; start its domo-client")
-    if row["dropped"] is not None:
-        say(f"it is left out still ({row['dropped']}): domo readmit {silo} takes it back")
+    if row.dropped is not None:
+        say(f"it is left out still ({row.dropped}): domo readmit {silo} takes it back")
 
 
 def main() -> None:

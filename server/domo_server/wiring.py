@@ -72,7 +72,7 @@ async def run(
         server, address, health_servicer = await _serve_silos(config.listen, held, coordinator)
         ending.push_async_callback(server.stop, 1.0)
         rows = [await coordinator.submissions.submit_once(run, name) for name, run in named]
-        run_ids = [row["run_id"] for row in rows]
+        run_ids = [row.run_id for row in rows]
         stalls = Watch(coordinator, config.stall_after_s)
         view = CoordinatorView(coordinator, stalls, address, config.tls is not None)
         hooks = Webhooks(
@@ -171,7 +171,7 @@ async def _states(store: Store, run_ids: Sequence[str]) -> list[RunState] | None
     except TransportError as error:
         log.warning("%s", error)
         return None
-    return [row["state"] for row in rows if row is not None]
+    return [row.state for row in rows if row is not None]
 
 
 async def _until_stopped(

@@ -65,7 +65,7 @@ def test_a_paused_round_takes_updates_and_does_not_close(tmp_path: Path) -> None
         assert (lab.run.state.phase, lab.run.state.round_index) == ("PAUSED", 0)
         row = lab.store.run(RUN_ID)
         assert row is not None
-        assert (row["state"], row["rounds_done"]) == ("PAUSED", 0)
+        assert (row.state, row.rounds_done) == ("PAUSED", 0)
         await resume(lab)
         await lab.round_open(1)
         assert await lab.who() == [SILOS]
@@ -502,7 +502,7 @@ def test_a_shutdown_finishes_what_is_being_written(
             assert done == ["x000001.safetensors"]
             row = lab.store.run(RUN_ID)
             assert row is not None
-            assert (row["state"], row["rounds_done"]) == ("CLOSING", 0)
+            assert (row.state, row.rounds_done) == ("CLOSING", 0)
         assert (tmp_path / "state" / "runs" / RUN_ID / "checkpoints" / done[0]).exists()
 
     async def after() -> None:

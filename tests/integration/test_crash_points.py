@@ -34,6 +34,7 @@ from domo_server.runs.assignment import Counted, Turn
 from domo_server.runs.run import Run
 from domo_server.store.checkpoint import load_checkpoint
 from domo_server.store.database import open_database
+from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
 from tests.support.faults.power_loss import MODES, Crash, Crashes, Disk
 
@@ -117,8 +118,8 @@ async def life(
                     await coordinator.queue._task  # raises what ended it
                 row = store.run("1-r")
                 assert row is not None
-                if row["state"] in ENDED:
-                    assert row["state"] == "FINISHED", row["detail"]
+                if row.state in ENDED:
+                    assert row.state == "FINISHED", row.detail
                     x, m = left_over(coordinator.queue.folder("1-r"), row)
                     return x, m, numbers(store)
                 run = coordinator.queue.find("1-r")
@@ -136,13 +137,13 @@ async def life(
 def numbers(store: Store) -> list[Any]:
     """Of each round: its drift, and its silos' cosines."""
     rows = store.rounds_of("1-r")
-    return [(row["drift"], [p["cosine"] for p in row["participants"]]) for row in rows]
+    return [(row.drift, [p.cosine for p in row.participants]) for row in rows]
 
 
-def left_over(folder: Path, row: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+def left_over(folder: Path, row: RunRow) -> tuple[torch.Tensor, torch.Tensor]:
     """x_R and m_R on disk; the exported model must be x_R."""
-    where = (folder / "checkpoints", row["checkpoint"], row["checkpoint_digest"])
-    state = load_checkpoint(*where, row["rounds_done"], row["inference_scale"])
+    where = (folder / "checkpoints", row.checkpoint, row.checkpoint_digest)
+    state = load_checkpoint(*where, row.rounds_done, row.inference_scale)
     _, vectors, _ = load_model(folder / "model.safetensors")
     assert torch.equal(vectors[Section.TRAINABLE], state["x"])
     return state["x"], state["m"]

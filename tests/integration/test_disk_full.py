@@ -240,7 +240,7 @@ def test_every_change_on_a_full_disk_is_refused_in_words_and_not_half_made(disk:
             assert [s.silo_id for s in await lab.view.silos()] == [A, B]
             lab.run.say("note", "kept until there is room")
             disk.free()
-            await lab.until(lambda: lab.store.events_after(0, 1)[-1]["kind"] == "note")
+            await lab.until(lambda: lab.store.events_after(0, 1)[-1].kind == "note")
             assert (await lab.view.drop(B, "mad")).dropped == "mad"
             await lab.send_all(A)
             await lab.round_open(1)

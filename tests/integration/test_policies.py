@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from domo.errors import ConfigError
-from domo_server.runs.assignment import Enrolment
 from domo_server.silos.sessions import RETURN_S
+from domo_server.store.rows import Enrolment
 from tests.support.played.lab import SILOS, Lab, life, opened, play
 
 A, B, C, D = SILOS

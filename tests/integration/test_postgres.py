@@ -21,6 +21,7 @@ from domo_server.config import ServerConfig
 from domo_server.store import lock as locking
 from domo_server.store.database import open_database
 from domo_server.store.lock import sole_use
+from domo_server.store.rows import Enrolment
 from domo_server.store.store import Store
 from domo_server.store.tables import metadata
 from tests.support.live.coordinator import Coordinator, coordinator
@@ -126,14 +127,14 @@ def test_what_peers_may_say_has_room(database: str) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
     store, most = Store(engine), 10**12
-    store.create_run({"name": "r", "config": {}, "config_digest": ""})
+    store.create_run("r", {}, "")
     store.update_run("1-r", num_params=most, detail="a\0b")
-    assert (store.run("1-r")["num_params"], store.run("1-r")["detail"]) == (most, "ab")
-    store.enroll("1-r", "a", role="trainer", num_samples=most, num_eval_samples=most)
+    assert (store.run("1-r").num_params, store.run("1-r").detail) == (most, "ab")
+    store.enroll("1-r", "a", Enrolment("trainer", most, most))
     store.add_event("note", "\0said")
     values = {"instance_id": "i", "role": "trainer", "software_version": "1\0"}
     store.save_silo("a", device="c\0pu", **values)
-    assert (store.silo("a")["device"], store.events_after(0, 1)[0]["text"]) == ("cpu", "said")
+    assert (store.silo("a").device, store.events_after(0, 1)[0].text) == ("cpu", "said")
     store.close()
 
 
@@ -150,7 +151,7 @@ def test_the_lock_outlives_a_restart_of_the_database(server: Server, database: s
         with sole_use(database):
             for _ in range(2):
                 with pytest.raises(CoordinatorUnavailableError, match="lost, and another"):
-                    store.create_run({"name": "r", "config": {}, "config_digest": ""})
+                    store.create_run("r", {}, "")
         with pytest.raises(StateError, match="the lock in the database was lost, and another"):
             lock.keep()  # for good: the other one may have gone on with the runs
         store.close()

@@ -166,14 +166,13 @@ def test_what_could_not_be_told_is_told_after_a_restart(
 
 def test_an_end_whose_event_was_lost_is_told(tmp_path: Path) -> None:
     store = Store(open_database(f"sqlite:///{tmp_path / 'coordinator.db'}"))
-    config: dict[str, Any] = {"config": {}, "config_digest": ""}
     for name, state in (("a", "FINISHED"), ("b", "OPEN"), ("c", "FAILED")):
-        row = store.create_run({"name": name, **config})
-        store.update_run(row["run_id"], state=state, detail="why", finished_at=now_text())
+        row = store.create_run(name, {}, "")
+        store.update_run(row.run_id, state=state, detail="why", finished_at=now_text())
     store.add_event("failed", "c: failed: why", "3-c")
     for _ in range(2):
         complete_log(store)
-    told = [(e["kind"], e["run_id"], e["text"]) for e in store.events_after(0, 10)]
+    told = [(e.kind, e.run_id, e.text) for e in store.events_after(0, 10)]
     store.close()
     assert told == [("failed", "3-c", "c: failed: why"), ("finished", "1-a", "a: finished: why")]
 

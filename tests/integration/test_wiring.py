@@ -24,7 +24,7 @@ def test_the_page_answers_at_the_url_that_is_printed_and_behind_a_proxy(tmp_path
 def test_a_database_that_fails_once_does_not_end_exit_when_done(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'coordinator.db'}")
     store = Store(engine)
-    run_id = store.create_run({"name": "r", "config": {}, "config_digest": ""})["run_id"]
+    run_id = store.create_run("r", {}, "").run_id
 
     def rename(old: str, new: str) -> None:
         with engine.begin() as c:

@@ -5,12 +5,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from domo.api.schema import ENDED
 from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
 from domo.ops.logs import log_context
-from domo.run_config import RunConfig
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState
@@ -18,6 +16,7 @@ from domo_server.runs.durable import said_by_disk
 from domo_server.runs.loop import RunLoop
 from domo_server.runs.run import Run
 from domo_server.silos.sessions import Sessions
+from domo_server.store.rows import RunRow
 from domo_server.store.store import Store, now_text
 
 log = logging.getLogger(__name__)
@@ -81,7 +80,7 @@ class Queue:
         while True:
             try:
                 rows = await asyncio.to_thread(self._store.all_runs)
-                waiting = [row for row in reversed(rows) if row["state"] not in ENDED]
+                waiting = [row for row in reversed(rows) if row.state not in ENDED]
                 if not waiting:
                     await self._broadcast.changed(1.0)  # a run may have come while we looked
                     continue
@@ -109,7 +108,7 @@ class Queue:
         asked = run is not None and run.stop_text is not None
         await self._broadcast.until(lambda: run.stop_text if run and not asked else None, RETRY_S)
 
-    async def _execute(self, row: Mapping[str, Any]) -> None:
+    async def _execute(self, row: RunRow) -> None:
         run = self._make(row)
         if (tried := self.find(run.run_id)) is not None and tried.stuck is not None:
             run.detail = run.stuck = tried.stuck  # until it is loaded
@@ -123,11 +122,11 @@ class Queue:
         finally:
             log_context(run=None)
 
-    def _make(self, row: Mapping[str, Any]) -> Run:
+    def _make(self, row: RunRow) -> Run:
         run = Run(
-            row["run_id"],
-            RunConfig.model_validate(row["config"]),
-            self.folder(row["run_id"]),
+            row.run_id,
+            row.run_config(),
+            self.folder(row.run_id),
             self._store,
             self._sessions,
             self._broadcast,
@@ -135,7 +134,7 @@ class Queue:
             self._dropped,
             self._clock,
         )
-        run.stop_text = self._stops.get(run.run_id, row["stop_text"])
+        run.stop_text = self._stops.get(run.run_id, row.stop_text)
         return run
 
     # runs by id
@@ -161,10 +160,10 @@ class Queue:
             if row is None:
                 raise ProtocolError(f"there is no run {run_id!r} here")
             run = self.find(run_id)
-            if run is None and row["state"] in ENDED:
+            if run is None and row.state in ENDED:
                 run = self._make(row)
-                run.state = RoundState(Phase(row["state"]), row["rounds_done"])
-                run.detail = row["detail"]
+                run.state = RoundState(Phase(row.state), row.rounds_done)
+                run.detail = row.detail
         if run is None or not (run.ready or run.state.ended):
             raise CoordinatorUnavailableError(f"the coordinator has not loaded run {run_id} yet")
         return run
@@ -181,17 +180,18 @@ class Queue:
         row = await asyncio.to_thread(self._store.run, run_id)
         if row is None:
             raise ConfigError(f"there is no run {run_id!r}")
-        if row["state"] in ENDED:
-            raise ConfigError(f"run {run_id} has ended already: {row['state'].lower()}")
+        if row.state in ENDED:
+            raise ConfigError(f"run {run_id} has ended already: {row.state.lower()}")
         if self.current is not None and self.current.run_id == run_id:
             self._want_stop(run_id)
             with contextlib.suppress(TransportError):  # its loop records it as soon as it can
                 await asyncio.to_thread(self._store.update_run, run_id, stop_text=BY_ADMIN)
             return
-        text = BY_ADMIN + (" before it started" if row["state"] == "QUEUED" else "")
-        values = {"state": "STOPPED", "detail": text, "finished_at": now_text()}
-        await asyncio.to_thread(self._store.update_run, run_id, **values)
-        self._events.say("stopped", f"{row['name']}: {text}", run_id)
+        text = BY_ADMIN + (" before it started" if row.state == "QUEUED" else "")
+        await asyncio.to_thread(
+            self._store.update_run, run_id, state="STOPPED", detail=text, finished_at=now_text()
+        )
+        self._events.say("stopped", f"{row.name}: {text}", run_id)
         self._want_stop(run_id)  # its turn may have come meanwhile
 
     def _want_stop(self, run_id: str) -> None:
@@ -222,12 +222,12 @@ class Queue:
         run.pause_wanted = False
         self._broadcast.notify()  # what the admin wants
 
-    def _in_rounds(self, run_id: str, row: Mapping[str, Any] | None) -> Run:
+    def _in_rounds(self, run_id: str, row: RunRow | None) -> Run:
         run = self.current
         if row is None:
             raise ConfigError(f"there is no run {run_id!r}")
         phases = (Phase.OPEN, Phase.CLOSING, Phase.PAUSED)
         if run is None or run.run_id != run_id or run.state.phase not in phases:
-            state = run.state.phase if run and run.run_id == run_id else row["state"]
+            state = run.state.phase if run and run.run_id == run_id else row.state
             raise ConfigError(f"run {run_id} is {state.lower()}, not in its rounds")
         return run

@@ -8,6 +8,7 @@ from domo_server.coordinator.queue import Queue
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
 from domo_server.silos.sessions import Session, Sessions
+from domo_server.store.rows import SiloChanges
 from domo_server.store.store import Store
 
 
@@ -39,7 +40,7 @@ class Registry:
     def load(self) -> None:
         """Who was left out before this start."""
         rows = self._store.all_silos()
-        self.dropped |= {r["silo_id"]: r["dropped"] for r in rows if r["dropped"] is not None}
+        self.dropped |= {r.silo_id: r.dropped for r in rows if r.dropped is not None}
 
     async def join(self, session_values: Mapping[str, str]) -> Session:
         """Open a session for a silo (fields of `Sessions.join`).
@@ -50,10 +51,9 @@ class Registry:
         silo_id = session_values["silo_id"]
         async with self._joining:  # of two that take a new name at once, one gets it
             row = await asyncio.to_thread(self._store.silo, silo_id)
-            known = row["instance_id"] if row and not row["readmitted"] else None
+            known = row.instance_id if row and not row.readmitted else None
             session = self._sessions.join(known_instance=known, **session_values)
-            values = {k: v for k, v in session_values.items() if k != "silo_id"}
-            await asyncio.to_thread(self._store.save_silo, silo_id, readmitted=False, **values)
+            await asyncio.to_thread(self._store.save_silo, **session_values)
         self._events.say("joined", f"{silo_id} joined", silo_id=silo_id)
         return session
 
@@ -92,7 +92,9 @@ class Registry:
         await self._known(silo_id)
         was_dropped = silo_id in self.dropped
         free = not (was_dropped and self._sessions.is_online(silo_id))  # else it has its folder
-        values = {"dropped": None, **({"readmitted": True} if free else {})}
+        values: SiloChanges = {"dropped": None}
+        if free:
+            values["readmitted"] = True
         await asyncio.to_thread(self._store.mark_silo, silo_id, **values)
         self.dropped.pop(silo_id, None)
         if was_dropped and self._queue.current is not None:

@@ -12,6 +12,7 @@ from domo.ops.config_file import validate
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks import TASKS
 from domo_server.events.notifier import Broadcast
+from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Submissions:
         self._store, self._state_dir, self._broadcast = store, state_dir, broadcast
         self._naming = asyncio.Lock()
 
-    async def submit(self, config: RunConfig | Mapping[str, Any]) -> dict[str, Any]:
+    async def submit(self, config: RunConfig | Mapping[str, Any]) -> RunRow:
         """Queue a run; returns its row.
 
         Raises:
@@ -53,7 +54,7 @@ class Submissions:
             name, number = f"{config.title}-{number}", number + 1
         return name
 
-    async def submit_once(self, config: RunConfig, name: str) -> dict[str, Any]:
+    async def submit_once(self, config: RunConfig, name: str) -> RunRow:
         """Queue a run of the configuration file, unless it is there from an earlier start.
 
         Raises:
@@ -63,7 +64,7 @@ class Submissions:
         if row is None:
             check_submission(config)
             return await self._queue(name, config)
-        old = RunConfig.model_validate(row["config"])  # not by digest: versions may differ in it
+        old = row.run_config()  # not by digest: versions may differ in it
         differ = [f for f in RunConfig.model_fields if getattr(old, f) != getattr(config, f)]
         if differ:
             raise ConfigError(
@@ -71,18 +72,14 @@ class Submissions:
                 f"({', '.join(differ)}); give the changed run another name, or use another "
                 "--state-dir"
             )
-        if row["state"] in ENDED:
-            log.info("[%s] has ended already: %s", row["run_id"], row["state"].lower())
+        if row.state in ENDED:
+            log.info("[%s] has ended already: %s", row.run_id, row.state.lower())
         return row
 
-    async def _queue(self, name: str, config: RunConfig) -> dict[str, Any]:
-        values = {
-            "name": name,
-            "config": config.model_dump(mode="json"),
-            "config_digest": config.digest,
-        }
-        row = await asyncio.to_thread(self._store.create_run, values)
-        log.info("[%s] queued: %s on %s", row["run_id"], config.method, config.task)
+    async def _queue(self, name: str, config: RunConfig) -> RunRow:
+        values = (name, config.model_dump(mode="json"), config.digest)
+        row = await asyncio.to_thread(self._store.create_run, *values)
+        log.info("[%s] queued: %s on %s", row.run_id, config.method, config.task)
         self._broadcast.notify()  # a run is in the queue
         return row
 

@@ -31,6 +31,7 @@ from domo_server.integrations.webhook_message import (
 )
 from domo_server.store.store import Store, now_text
 from domo_server.view.interfaces import ReadModel
+from domo_server.view.rows import event_of
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +111,8 @@ class Webhooks:
             at = await asyncio.to_thread(self._store.hook_at, hook.key)
             rows = await asyncio.to_thread(self._store.oldest_events, at, hook.kinds, PAGE)
             for row in rows:
-                await self._deliver(hook, http, Event(**row))
-                await asyncio.to_thread(self._store.move_hook, hook.key, row["event_id"])
+                await self._deliver(hook, http, event_of(row))
+                await asyncio.to_thread(self._store.move_hook, hook.key, row.event_id)
             if len(rows) < PAGE:
                 return
 
@@ -168,7 +169,7 @@ def complete_log(store: Store) -> None:
     """Record the end of a run whose event was lost when the coordinator was killed just then."""
     told = store.runs_with_event([KINDS[state.lower()] for state in ENDED])
     for row in reversed(store.all_runs()):
-        if row["state"] in ENDED and row["run_id"] not in told:
-            state = row["state"].lower()
-            text = f"{row['name']}: {state}: {row['detail']}"
-            store.add_event(state, text, row["run_id"], at=row["finished_at"])
+        if row.state in ENDED and row.run_id not in told:
+            state = row.state.lower()
+            text = f"{row.name}: {state}: {row.detail}"
+            store.add_event(state, text, row.run_id, at=row.finished_at)

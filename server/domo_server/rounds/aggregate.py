@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from domo.algorithm import (
     fold_weights,
@@ -32,6 +31,7 @@ from domo_server.rounds.alignment import (
     watch,
 )
 from domo_server.store.checkpoint import BUFFERS, Checkpoint, create_file
+from domo_server.store.rows import AcceptedUpdate, Participant, RoundRecord
 from domo_server.store.spool import SpooledUpdate, update_path
 
 WORKERS = min(4, os.cpu_count() or 1)
@@ -63,53 +63,54 @@ def make_record(
     config: RunConfig,
     round_index: int,
     sampled: Sequence[str],
-    accepted: Mapping[str, Mapping[str, Any]],
+    accepted: Mapping[str, AcceptedUpdate],
     samples: Mapping[str, int],
     left_out: Mapping[str, str],
-) -> dict[str, Any]:
-    """The row that fixes what a round is closed with.
+    opened_at: str | None = None,
+) -> RoundRecord:
+    """What a round is closed with.
 
     Args:
         config: The run.
         round_index: r.
         sampled: Silos of the round, in roster order; those not accepted are left out.
-        accepted: Rows of accepted updates by silo.
+        accepted: Updates by silo.
         samples: Training samples by silo.
         left_out: Reasons of silos without an update.
+        opened_at: When the round was opened.
     """
-    participants = []
-    for silo_id in (s for s in sampled if s in accepted):
-        row = accepted[silo_id]
-        participants.append(
-            {
-                "silo_id": silo_id,
-                "weight": config.weight_of(silo_id, samples[silo_id]),
-                "num_steps": row["num_steps"],
-                "update_norm": row["update_norm"],
-                "train_loss": row["metrics"].get("loss"),
-                "digest": row["digest"],
-                "vectors": row["vectors"],
-            }
+    participants = [
+        Participant(
+            silo_id=update.silo_id,
+            weight=config.weight_of(update.silo_id, samples[update.silo_id]),
+            num_steps=update.num_steps,
+            update_norm=update.update_norm,
+            train_loss=update.metrics.get("loss"),
+            digest=update.digest,
+            vectors=update.vectors,
         )
-    omegas = [p["weight"] for p in participants]
-    losses = [p["train_loss"] for p in participants]
+        for update in (accepted[s] for s in sampled if s in accepted)
+    ]
+    omegas = [p.weight for p in participants]
+    losses = [p.train_loss for p in participants if p.train_loss is not None]
     mean = None
-    if all(v is not None for v in losses):
+    if len(losses) == len(participants):
         mean = sum(w * v for w, v in zip(omegas, losses, strict=True)) / sum(omegas)
-    return {
-        "round_index": round_index,
-        "local_lr": config.lr_at(round_index),
-        "reference_steps": reference_steps(omegas, [p["num_steps"] for p in participants]),
-        "participants": participants,
-        "left_out": dict(left_out),
-        "train_loss": mean,
-    }
+    return RoundRecord(
+        round_index=round_index,
+        participants=participants,
+        left_out=dict(left_out),
+        local_lr=config.lr_at(round_index),
+        reference_steps=reference_steps(omegas, [p.num_steps for p in participants]),
+        train_loss=mean,
+        opened_at=opened_at,
+    )
 
 
 def sum_round(
     kernel: Kernel,
     state: Checkpoint,
-    record: Mapping[str, Any],
+    record: RoundRecord,
     spool: Path,
     folder: Path,
     update_dtype: UpdateDtype = "float32",
@@ -131,10 +132,10 @@ def sum_round(
         DivergenceError: Something of it is not finite; names the silo with the largest part in it.
         OSError: An update's file is missing, or a full disk.
     """
-    members = record["participants"]
-    omegas = [p["weight"] for p in members]
-    steps = [p["num_steps"] for p in members]
-    scale = inference_scale(kernel, record["local_lr"], reference_steps(omegas, steps))
+    members = record.participants
+    omegas = [p.weight for p in members]
+    steps = [p.num_steps for p in members]
+    scale = inference_scale(kernel, record.local_lr, reference_steps(omegas, steps))
     r, n = state.round_index + 1, state.num_entries("x")
     sizes = {"x": 4 * n, "m": 4 * n} | ({"mbar": 4 * n} if kernel.average else {})
     sizes |= {s.value: state.file.num_bytes(s.value) for s in BUFFERS}
@@ -148,9 +149,8 @@ def sum_round(
         failed.callback(out.path.unlink, missing_ok=True)
         files: list[SpooledUpdate] = []
         for p in members:
-            path = update_path(spool, p["silo_id"], p["digest"])
-            vectors = [(v, size) for v, size in p["vectors"]]
-            files.append(SpooledUpdate(path, vectors, update_dtype))
+            path = update_path(spool, p.silo_id, p.digest)
+            files.append(SpooledUpdate(path, p.vectors, update_dtype))
             open_files.callback(files[-1].close)
         updates = [f.reader(VectorId.UPDATE) for f in files]
         weights = fold_weights(kernel, omegas, steps)
@@ -167,7 +167,7 @@ def sum_round(
             return num_non_finite(x), products
 
         done = list(pool.map(step, blocks(n)))
-        norms = [p["update_norm"] for p in members]
+        norms = [p.update_norm for p in members]
         bad = sum(count for count, _ in done)
         if bad:
             raise _diverged("server model", bad, "update", members, norms)
@@ -200,10 +200,10 @@ def sum_round(
 
 
 def _diverged(
-    what: str, bad: int, part: str, members: Sequence[Mapping[str, Any]], norms: Sequence[float]
+    what: str, bad: int, part: str, members: Sequence[Participant], norms: Sequence[float]
 ) -> DivergenceError:
     """The error that names the silo whose part of it is the largest."""
-    norm, silo_id = max((norm, p["silo_id"]) for p, norm in zip(members, norms, strict=True))
+    norm, silo_id = max((norm, p.silo_id) for p, norm in zip(members, norms, strict=True))
     text = f"the {what} would have {bad} non-finite entries"
     return DivergenceError(
         f"{text}; the largest {part} is that of {silo_id}, of norm {norm:.3g}", bad

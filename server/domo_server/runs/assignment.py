@@ -36,12 +36,3 @@ class Turn:
     text: str = ""
     remaining_s: float | None = None
     counted: Counted | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Enrolment:
-    """A silo's place in the run."""
-
-    role: str
-    num_samples: int
-    num_eval_samples: int

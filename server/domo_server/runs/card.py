@@ -1,8 +1,6 @@
 """The card of a run's model, from the database."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 import domo
 from domo.api.schema import ENDED
@@ -12,12 +10,12 @@ from domo.model.card import (
     ModelCard,
     of_config,
 )
-from domo.run_config import RunConfig
 from domo_server.runs.evaluation import metric_points
+from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
 
 
-def make_card(store: Store, row: Mapping[str, Any], layout_digest: str) -> ModelCard:
+def make_card(store: Store, row: RunRow, layout_digest: str) -> ModelCard:
     """The card of the newest committed model.
 
     Args:
@@ -25,27 +23,31 @@ def make_card(store: Store, row: Mapping[str, Any], layout_digest: str) -> Model
         row: The run.
         layout_digest: Hex, of its model.
     """
-    run_id, r = row["run_id"], row["rounds_done"]
-    samples = {e["silo_id"]: e["num_samples"] for e in store.enrolled(run_id)}
-    committed = [x for x in store.rounds_of(run_id) if x["round_index"] < r]
-    took_part = Counter(p["silo_id"] for x in committed for p in x["participants"])
+    run_id, r = row.run_id, row.rounds_done
+    places = store.enrolled(run_id)
+    committed = [x for x in store.rounds_of(run_id) if x.round_index < r]
+    took_part = Counter(p.silo_id for x in committed for p in x.participants)
     points = metric_points(store.evaluations_of(run_id))
-    fields = of_config(RunConfig.model_validate(row["config"]))
+    fields = of_config(row.run_config())
     return ModelCard(
-        **fields | {"name": row["name"]},
+        **fields | {"name": row.name},
         run_id=run_id,
-        state=row["state"] if row["state"] in ENDED else None,
+        state=row.state if row.state in ENDED else None,
         round_index=r,
-        num_params=row["num_params"],
+        num_params=row.num_params,
         silos=[
-            CardSilo(silo_id=s, num_samples=samples.get(s), rounds=took_part[s])
+            CardSilo(
+                silo_id=s,
+                num_samples=places[s].num_samples if s in places else None,
+                rounds=took_part[s],
+            )
             for s in sorted(took_part)
         ],
         points=[CardPoint(**p.model_dump()) for p in points if p.model_index <= r],
         layout_digest=layout_digest,
-        checkpoint_digest=row["checkpoint_digest"],
+        checkpoint_digest=row.checkpoint_digest,
         software_version=domo.__version__,
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
     )

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from domo.errors import TransportError
 from domo_server.runs.run import Run
+from domo_server.store.rows import RunChanges
 
 T = TypeVar("T")
 
@@ -85,8 +86,8 @@ def said_by_disk(error: OSError | TransportError) -> str:
     return f"the coordinator's disk says: {error.strerror or error}{where}"
 
 
-async def set_state(run: Run, durably: Durable, state: str, **values: Any) -> None:
+async def set_state(run: Run, durably: Durable, changes: RunChanges) -> None:
     """Record a state of a run, with its text, and tell everybody."""
-    values |= {"state": state, "detail": run.detail}
-    await durably(lambda: run.store.update_run(run.run_id, **values))
+    said: RunChanges = {**changes, "detail": run.detail}
+    await durably(lambda: run.store.update_run(run.run_id, **said))
     run.broadcast.notify()

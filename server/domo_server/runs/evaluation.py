@@ -1,9 +1,9 @@
 """Figures over what silos have reported."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from domo.api.schema import MetricPoint
+from domo_server.store.rows import EvaluationRow
 
 
 def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
@@ -13,14 +13,14 @@ def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
     return points[-1].metrics if points else {}
 
 
-def metric_points(rows: Iterable[Mapping[str, Any]]) -> list[MetricPoint]:
+def metric_points(rows: Iterable[EvaluationRow]) -> list[MetricPoint]:
     """Exact means over the federation, from the sums of all silos (in order of silo)."""
     by_model: dict[int, dict[str, list[tuple[float, float]]]] = {}
     silos: dict[int, set[str]] = {}
     for row in rows:
-        metrics = by_model.setdefault(row["model_index"], {})
-        metrics.setdefault(row["metric"], []).append((row["total"], row["num"]))
-        silos.setdefault(row["model_index"], set()).add(row["silo_id"])
+        metrics = by_model.setdefault(row.model_index, {})
+        metrics.setdefault(row.metric, []).append((row.total, row.num))
+        silos.setdefault(row.model_index, set()).add(row.silo_id)
     points = []
     for index in sorted(by_model):
         nums = {k: sum(n for _, n in v) for k, v in by_model[index].items()}

@@ -9,10 +9,9 @@ next round is not closed before this one is committed.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
 
 from domo.errors import DomoError, RoundTimeoutError, TransportError
 from domo.model.card import metadata_of
@@ -36,6 +35,7 @@ from domo_server.store.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
+from domo_server.store.rows import RoundRecord, RunChanges, RunRow
 from domo_server.store.spool import recycle
 from domo_server.store.store import now_text
 
@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 5.0
 """A waiting run looks at least this often, so that its text stays true."""
-
-Row = Mapping[str, Any]
 
 
 class RunLoop:
@@ -63,14 +61,14 @@ class RunLoop:
         self._frozen: TensorFile | None = None
         self._resumed = False
 
-    async def execute(self, row: Row) -> None:
+    async def execute(self, row: RunRow) -> None:
         """Run to the end; faults become the state FAILED with the reason.
 
         Raises:
             OSError, TransportError: The disk or the database; it may be tried again.
         """
         run = self._run
-        run.state = RoundState(run.state.phase, row["rounds_done"])
+        run.state = RoundState(run.state.phase, row.rounds_done)
         try:
             self._frozen, self._resumed = await load(run, self._durably, row)
             if run.state.phase is Phase.WAITING:
@@ -154,7 +152,7 @@ class RunLoop:
             run.hold(self._paused_at)
             run.move(Signal.RESUME)
             run.say("resumed", f"goes on in round {run.state.round_index + 1}")
-        await set_state(run, self._durably, run.state.phase.value)
+        await set_state(run, self._durably, {"state": run.state.phase.value})
 
     async def _close(self) -> None:
         """Record the set, sum it, write the checkpoint, commit."""
@@ -169,22 +167,23 @@ class RunLoop:
                 run.say("unusual", f"{silo_id}: {why}", silo_id)
         await self._settle()
         record = await self._durably(self._record)
-        run.detail = f"summing {len(record['participants'])} updates"
+        run.detail = f"summing {len(record.participants)} updates"
         before = run.server
         begun = run.clock()
         following, agreed = await self._sum(record)
         counters.phase("summing", run.clock() - begun)
         last = r + 1 >= config.num_rounds
-        parts = zip(record["participants"], agreed.cosines, strict=True)
+        parts = zip(record.participants, agreed.cosines, strict=True)
         duration_s = run.clock() - run.opened_at
         counters.round(duration_s)
-        round_values = {
-            "closed_at": now_text(),
-            "duration_s": duration_s,
-            "participants": [{**part, "cosine": cosine} for part, cosine in parts],
-            "drift": agreed.drift,
-        }
-        run_values = {
+        closed = replace(
+            record,
+            closed_at=now_text(),
+            duration_s=duration_s,
+            participants=[replace(part, cosine=cosine) for part, cosine in parts],
+            drift=agreed.drift,
+        )
+        changes: RunChanges = {
             "state": "EVALUATING" if last else "OPEN",
             "rounds_done": r + 1,
             "attempt": 0,
@@ -199,7 +198,7 @@ class RunLoop:
         run.previous = before if run.kernel.fusion != "none" else None
         run.revision += 1
         run.saving = asyncio.create_task(  # whatever may go wrong from here on
-            self._commit(following, record, round_values, run_values, spool)
+            self._commit(following, closed, changes, spool)
         )
         run.saving.add_done_callback(lambda _: run.broadcast.notify())
         run.count(record)
@@ -208,22 +207,22 @@ class RunLoop:
         run.restore(already)
 
     async def _commit(
-        self, made: Checkpoint, record: Row, round_values: Row, run_values: Row, spool: Path
+        self, made: Checkpoint, closed: RoundRecord, changes: RunChanges, spool: Path
     ) -> None:
         """Make a closed round durable."""
         run, r = self._run, made.round_index - 1
         checkpoints, begun = run.folder / "checkpoints", run.clock()
 
         name = await self._behind(save_checkpoint, checkpoints, made)
-        values = {**run_values, "checkpoint": name}
-        await self._behind(run.store.commit_round, run.run_id, r, round_values, values)
+        changes = {**changes, "checkpoint": name}
+        await self._behind(run.store.commit_round, run.run_id, closed, changes)
         await asyncio.to_thread(recycle, spool, run.free)
         run.events.counters.phase("committing", run.clock() - begun)
         run.revision += 1
         done = f"round {r + 1} of {run.config.num_rounds} committed"
-        loss = record["train_loss"]
+        loss = closed.train_loss
         tail = f", train loss {loss:.4g}" if loss is not None else ""
-        run.say("round-committed", f"{done} with {len(record['participants'])} silos{tail}")
+        run.say("round-committed", f"{done} with {len(closed.participants)} silos{tail}")
 
     async def _settle(self) -> None:
         """Wait until the last closed round is committed."""
@@ -245,13 +244,13 @@ class RunLoop:
                 session.error = f"update refused: {why}"
         return bool(far)
 
-    async def _sum(self, record: Row) -> tuple[Checkpoint, Agreement]:
+    async def _sum(self, record: RoundRecord) -> tuple[Checkpoint, Agreement]:
         """x_{r+1} and what else follows."""
         run = self._run
         where = (run.spool, run.folder / "checkpoints", run.config.update_dtype)
         return await self._durably(sum_round, run.kernel, run.server, record, *where)
 
-    def _record(self) -> dict[str, Any]:
+    def _record(self) -> RoundRecord:
         """The set that the round is closed with: the database's, or made and recorded now."""
         run, r = self._run, self._run.state.round_index
         record = run.store.round_at(run.run_id, r)
@@ -259,8 +258,9 @@ class RunLoop:
             return record
         samples = {s: run.enrolments[s].num_samples for s in run.accepted}
         left_out = run.reasons_missing()
-        record = make_record(run.config, r, run.sampled, run.accepted, samples, left_out)
-        run.store.begin_close(run.run_id, {**record, "opened_at": run.opened_text})
+        which = (run.sampled, run.accepted, samples, left_out)
+        record = make_record(run.config, r, *which, run.opened_text)
+        run.store.begin_close(run.run_id, record)
         return record
 
     # end
@@ -287,17 +287,17 @@ class RunLoop:
     async def _end(self, signal: Signal, text: str) -> None:
         run = self._run
         if signal is Signal.STOP:  # a restart must not go on with it
-            wish = {"stop_text": run.stop_text}
-            await self._lastly(lambda: run.store.update_run(run.run_id, **wish))
+            wish = run.stop_text
+            await self._lastly(lambda: run.store.update_run(run.run_id, stop_text=wish))
         await self._settle()
         run.detail = text
         if run.server is not None and run.layout is not None:
-            await self._lastly(self._export, advance(run.state, signal).phase.value, now_text())
+            await self._lastly(self._export, advance(run.state, signal).phase, now_text())
             await asyncio.to_thread(self._tidy)
         run.move(signal)
-        state = run.state.phase.value
-        await set_state(run, self._lastly, state, finished_at=now_text())
-        run.say(state.lower(), f"{run.config.title}: {state.lower()}: {text}")
+        phase = run.state.phase
+        await set_state(run, self._lastly, {"state": phase.value, "finished_at": now_text()})
+        run.say(phase.lower(), f"{run.config.title}: {phase.lower()}: {text}")
 
     def _tidy(self) -> None:
         """Delete what only a run under way needs."""
@@ -307,18 +307,17 @@ class RunLoop:
         newest = max((f.name for f in (folder / "checkpoints").glob("x*.safetensors")), default="")
         prune_checkpoints(folder / "checkpoints", newest)
 
-    def _export(self, state: str, finished_at: str) -> None:
+    def _export(self, phase: Phase, finished_at: str) -> None:
         """Write the newest model that the database knows: if it failed, it may not have x_{r+1}."""
         run = self._run
         assert run.server is not None
         assert run.layout is not None
         row = run.store.run(run.run_id)
         assert row is not None
-        ours = run.server.round_index == row["rounds_done"]
+        ours = run.server.round_index == row.rounds_done
         newest = run.server if ours else committed(run.folder, row)
-        card = make_card(
-            run.store, {**row, "state": state, "finished_at": finished_at}, run.layout.digest
-        )
+        ended = replace(row, state=phase.value, finished_at=finished_at)
+        card = make_card(run.store, ended, run.layout.digest)
         about = metadata_of(card, run.config)
         path = run.folder / "model.safetensors"
         export_model(path, run.layout, newest, self._frozen, about)

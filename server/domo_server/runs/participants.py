@@ -1,7 +1,6 @@
 """Who is in the open round: sampled, accepted, failed, refused, left out; and why, in words."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from domo.run_config import RunConfig
 from domo_server.rounds.aggregate import outliers
@@ -12,6 +11,7 @@ from domo_server.rounds.state import (
     judge,
 )
 from domo_server.silos.sessions import Sessions
+from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.store import now_text
 
 
@@ -53,7 +53,7 @@ class Members:
         self.chosen = list(chosen)
         self.sampled = [s for s in chosen if s not in self.dropped]
         self.absent = {s for s in self.sampled if self.sessions.is_absent(s)}
-        self.accepted: dict[str, dict[str, Any]] = {}
+        self.accepted: dict[str, AcceptedUpdate] = {}
         self.failed: dict[str, str] = {}
         self.troubles: dict[str, str] = {}
         self.refused: dict[str, tuple[str, str]] = {}
@@ -69,11 +69,11 @@ class Members:
             self.policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for
         )
 
-    def take(self, silo_id: str, row: dict[str, Any]) -> None:
+    def take(self, update: AcceptedUpdate) -> None:
         """Count an accepted update."""
-        self.accepted[silo_id] = row
-        self.failed.pop(silo_id, None)
-        self.refused.pop(silo_id, None)
+        self.accepted[update.silo_id] = update
+        self.failed.pop(update.silo_id, None)
+        self.refused.pop(update.silo_id, None)
         self._reckon()
 
     def fail(self, silo_id: str, why: str) -> None:
@@ -93,14 +93,14 @@ class Members:
             return {}
         far = self.outliers()
         for silo_id, why in far.items():
-            self.refused[silo_id] = (self.accepted.pop(silo_id)["digest"], why)
+            self.refused[silo_id] = (self.accepted.pop(silo_id).digest, why)
             self.fail(silo_id, why)
         self._reckon()
         return far
 
     def outliers(self) -> dict[str, str]:
         """Silos whose update is far above the others', and why."""
-        norms = {s: row["update_norm"] for s, row in self.accepted.items()}
+        norms = {s: update.update_norm for s, update in self.accepted.items()}
         return outliers(norms, self.config.norm_factor)
 
     def _reckon(self) -> None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,11 +19,12 @@ from domo_proto.codec import VectorId
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState
-from domo_server.runs.assignment import Counted, Enrolment
+from domo_server.runs.assignment import Counted
 from domo_server.runs.participants import Members
 from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.sessions import Sessions
 from domo_server.store.checkpoint import Checkpoint
+from domo_server.store.rows import AcceptedUpdate, Enrolment
 from domo_server.store.spool import (
     Part,
     Upload,
@@ -125,7 +125,7 @@ class Intake(Members):
         if not self.collects(round_index):
             return "stale", 0
         if silo_id in self.accepted:
-            same = self.accepted[silo_id]["digest"] == upload_digest
+            same = self.accepted[silo_id].digest == upload_digest
             return ("accepted" if same else "stale"), 0
         held = held_bytes(self.spool, silo_id, upload_digest, self.expected_parts())
         return ("partial", held) if held else ("absent", 0)
@@ -176,26 +176,21 @@ class Intake(Members):
         """Record a whole, checked update; False if its round has closed meanwhile."""
         if not self.wants(silo_id, round_index):
             return False
-        row = {
-            "digest": upload.digest,
-            "vectors": [[p.vector_id, p.num_bytes] for p in self.expected_parts()],
-            "num_steps": num_steps,
-            "update_norm": norm,
-            "metrics": dict(metrics),
-        }
-        await asyncio.to_thread(
-            self.store.accept_update,
-            run_id=self.run_id,
-            round_index=round_index,
+        update = AcceptedUpdate(
             silo_id=silo_id,
-            **row,
+            digest=upload.digest,
+            vectors=[(p.vector_id, p.num_bytes) for p in self.expected_parts()],
+            num_steps=num_steps,
+            update_norm=norm,
+            metrics=dict(metrics),
         )
+        await asyncio.to_thread(self.store.accept_update, self.run_id, round_index, update)
         with suppress(OSError):  # they go with the round's folder at the latest
             folder = self.spool_of(round_index)
             await asyncio.to_thread(forget_others, folder, silo_id, upload.digest)
         if not self.wants(silo_id, round_index):
             return False
-        self.take(silo_id, row)
+        self.take(update)
         if self.disk is not None:
             self.disk = None
             self.say("disk", "updates are kept again")
@@ -233,22 +228,21 @@ class Intake(Members):
         over = round_index != r or phase not in (Phase.OPEN, Phase.PAUSED)
         return over or silo_id not in self.sampled
 
-    async def find_updates(self, round_index: int) -> dict[str, dict[str, Any]]:
+    async def find_updates(self, round_index: int) -> dict[str, AcceptedUpdate]:
         """Updates of a round that were accepted before a restart and are still whole, by silo."""
         found = {}
-        for row in await asyncio.to_thread(self.store.updates_of, self.run_id, round_index):
-            silo_id, digest = row["silo_id"], row["digest"]
+        for update in await asyncio.to_thread(self.store.updates_of, self.run_id, round_index):
+            silo_id, digest = update.silo_id, update.digest
             path = update_path(self.spool_of(round_index), silo_id, digest)
             if await asyncio.to_thread(is_whole, path, digest):
-                keys = ("digest", "vectors", "num_steps", "update_norm", "metrics")
-                found[silo_id] = {k: row[k] for k in keys}
+                found[silo_id] = update
             else:
                 text = f"the update of {silo_id} was not wholly on disk; it is asked for again"
                 self.say("torn", text, silo_id)
         return found
 
-    def restore(self, found: Mapping[str, dict[str, Any]]) -> None:
+    def restore(self, found: Mapping[str, AcceptedUpdate]) -> None:
         """Count such updates in the open round."""
-        for silo_id, row in found.items():
+        for silo_id, update in found.items():
             if silo_id in self.sampled:
-                self.take(silo_id, row)
+                self.take(update)

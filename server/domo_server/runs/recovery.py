@@ -1,10 +1,8 @@
 """A run as a coordinator finds it at its start: its files, and the phase that it was left in."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from shutil import copyfile, rmtree
-from typing import Any
 
 from domo.errors import CoordinatorUnavailableError, StateError
 from domo.model.flat import Section
@@ -16,7 +14,6 @@ from domo.tasks import load_task
 from domo.training.initial import build_initial
 from domo_proto.codec import VectorId
 from domo_server.rounds.state import Phase, RoundState
-from domo_server.runs.assignment import Enrolment
 from domo_server.runs.durable import Durable, set_state
 from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
@@ -28,12 +25,11 @@ from domo_server.store.checkpoint import (
     load_previous,
     prune_checkpoints,
 )
+from domo_server.store.rows import RunRow
 from domo_server.store.store import now_text
 
-Row = Mapping[str, Any]
 
-
-async def load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None, bool]:
+async def load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | None, bool]:
     """Make a run ready for its silos, from where the database left it.
 
     Args:
@@ -52,22 +48,22 @@ async def load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None,
     try:
         return await _load(run, durably, row)
     except StateError as error:
-        if row["state"] == "QUEUED" and not isinstance(error.__cause__, OSError):
+        if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):
             raise
         text = f"{error}; mount or restore the run's files, or stop it"
         raise CoordinatorUnavailableError(text) from error
 
 
-async def _load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None, bool]:
+async def _load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | None, bool]:
     path, checkpoints = run.folder / "x0.safetensors", run.folder / "checkpoints"
-    if row["roster"] is None and not path.exists():
+    if row.roster is None and not path.exists():
         await durably(_make_x0, run.config, path)
     layout, _ = await asyncio.to_thread(open_model, path)
-    if row["checkpoint"] is None:
+    if row.checkpoint is None:
         run.server = await durably(committed, run.folder, row)
     else:
         run.server = await asyncio.to_thread(committed, run.folder, row)
-        prune_checkpoints(checkpoints, row["checkpoint"])
+        prune_checkpoints(checkpoints, row.checkpoint)
     if run.kernel.fusion != "none":
         run.previous = await asyncio.to_thread(load_previous, checkpoints, run.server, path)
     frozen = await durably(frozen_file, run.folder, path)
@@ -75,11 +71,9 @@ async def _load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None
         name = Section.FROZEN.value
         content = bytes.fromhex(await asyncio.to_thread(frozen.digest, name))
         run.frozen_wire = WireVector(frozen, name, VectorId.FROZEN, content, False)
-    for e in await asyncio.to_thread(run.store.enrolled, run.run_id):
-        mine = Enrolment(e["role"], e["num_samples"], e["num_eval_samples"])
-        run.enrolments[e["silo_id"]] = mine
+    run.enrolments |= await asyncio.to_thread(run.store.enrolled, run.run_id)
     for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
-        run.reported.setdefault(e["model_index"], set()).add(e["silo_id"])
+        run.reported.setdefault(e.model_index, set()).add(e.silo_id)
     await durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
     run.detail, run.stuck = "", None  # of an earlier try
     resumed = await _restore(run, durably, row)
@@ -91,7 +85,7 @@ async def _load(run: Run, durably: Durable, row: Row) -> tuple[TensorFile | None
     return frozen, resumed
 
 
-def committed(folder: Path, row: Row) -> Checkpoint:
+def committed(folder: Path, row: RunRow) -> Checkpoint:
     """The checkpoint that the database names; before the first, that of x_0.
 
     Args:
@@ -102,10 +96,11 @@ def committed(folder: Path, row: Row) -> Checkpoint:
         StateError: It is missing or damaged.
     """
     checkpoints = folder / "checkpoints"
-    if row["checkpoint"] is None:
+    if row.checkpoint is None:
         return first_checkpoint(checkpoints, folder / "x0.safetensors")
-    named = row["checkpoint"], row["checkpoint_digest"]
-    return load_checkpoint(checkpoints, *named, row["rounds_done"], row["inference_scale"])
+    assert row.checkpoint_digest is not None
+    named = row.checkpoint, row.checkpoint_digest
+    return load_checkpoint(checkpoints, *named, row.rounds_done, row.inference_scale)
 
 
 def _make_x0(config: RunConfig, path: Path) -> None:
@@ -122,27 +117,28 @@ def _make_x0(config: RunConfig, path: Path) -> None:
         save_model(path, layout, vectors, {"task": config.task, "seed": str(config.seed)})
 
 
-async def _restore(run: Run, durably: Durable, row: Row) -> bool:
+async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
     """Find the phase again: the database's, one step before what was not finished."""
-    run.roster = row["roster"]
+    run.roster = None if row.roster is None else list(row.roster)
     if run.roster is None:
-        await set_state(run, durably, "WAITING", started_at=row["started_at"] or now_text())
+        started_at = row.started_at or now_text()
+        await set_state(run, durably, {"state": "WAITING", "started_at": started_at})
         return False
-    r = row["rounds_done"]
+    r = row.rounds_done
     for closed in await asyncio.to_thread(run.store.rounds_of, run.run_id):
-        if closed["round_index"] < r:
+        if closed.round_index < r:
             run.count(closed)
-    run.state = RoundState(Phase.OPEN, r, row["attempt"])
+    run.state = RoundState(Phase.OPEN, r, row.attempt)
     run.open_round()
     if r >= run.config.num_rounds:
         run.state = RoundState(Phase.EVALUATING, r)
         return False
     whole = await _restore_set(run, durably)
-    if row["state"] == "PAUSED":
-        run.state = RoundState(Phase.PAUSED, r, row["attempt"])
+    if row.state == "PAUSED":
+        run.state = RoundState(Phase.PAUSED, r, row.attempt)
         run.pause_wanted = True
     elif whole:
-        run.state = RoundState(Phase.CLOSING, r, row["attempt"])
+        run.state = RoundState(Phase.CLOSING, r, row.attempt)
     done = f"round {r + 1} of {run.config.num_rounds}"
     tail = "; it is still paused" if run.pause_wanted else ""
     run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
@@ -161,8 +157,8 @@ async def _restore_set(run: Run, durably: Durable) -> bool:
     if record is None:
         run.restore(found)
         return False
-    wanted = {p["silo_id"]: p["digest"] for p in record["participants"]}
-    whole = all(s in found and found[s]["digest"] == d for s, d in wanted.items())
+    wanted = {p.silo_id: p.digest for p in record.participants}
+    whole = all(s in found and found[s].digest == d for s, d in wanted.items())
     if whole:
         run.sampled = list(wanted)
     run.restore(found)

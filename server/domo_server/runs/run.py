@@ -5,17 +5,16 @@ rules are elsewhere: `round_state` says when a round closes, `domo.algorithm` ho
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import sort_roster
 from domo_proto.codec import VectorId
 from domo_server.rounds.state import Phase, Signal, advance
-from domo_server.runs.assignment import Counted, Enrolment, Turn
+from domo_server.runs.assignment import Counted, Turn
 from domo_server.runs.receiver import BUFFER_IDS, Intake
 from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.sessions import Session
+from domo_server.store.rows import Enrolment, RoundRecord
 
 MAX_SAMPLES = 10**12
 """More samples than this at one silo are a mistake, or a lie."""
@@ -71,14 +70,7 @@ class Run(Intake):
                 f"{num_eval_samples}; a run needs the same data from start to end"
             )
         if old != mine:
-            await asyncio.to_thread(
-                self.store.enroll,
-                self.run_id,
-                silo_id,
-                role=mine.role,
-                num_samples=num_samples,
-                num_eval_samples=num_eval_samples,
-            )
+            await asyncio.to_thread(self.store.enroll, self.run_id, silo_id, mine)
             self.enrolments[silo_id] = mine
             self.say("enrolled", f"{silo_id} enrolled with {num_samples} samples", silo_id)
         session.run_id, session.phase = self.run_id, "enrolled"
@@ -220,10 +212,10 @@ class Run(Intake):
         last = r >= self.config.num_rounds
         self.open_for([] if last else self.config.participants_at(r, self.roster))
 
-    def count(self, record: Mapping[str, Any]) -> None:
+    def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for their residuals."""
-        for p in record["participants"]:
-            self.counted[p["silo_id"]] = Counted(record["round_index"], p["digest"])
+        for p in record.participants:
+            self.counted[p.silo_id] = Counted(record.round_index, p.digest)
 
     def leave_out(self, silo_id: str) -> None:
         """Take a silo that was just dropped out of the open round, unless its set is fixed."""

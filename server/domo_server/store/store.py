@@ -7,10 +7,11 @@ is a `CoordinatorUnavailableError`, at any of them.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 from sqlalchemy import (
     ColumnElement,
@@ -28,6 +29,20 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from domo.errors import CoordinatorUnavailableError
 from domo_server.store.database import in_words
+from domo_server.store.rows import (
+    AcceptedUpdate,
+    Enrolment,
+    EvaluationRow,
+    EventRow,
+    RoundRecord,
+    RunChanges,
+    RunRow,
+    SiloChanges,
+    SiloRow,
+    accepted_update,
+    participant_json,
+    round_record,
+)
 from domo_server.store.tables import (
     enrolments,
     evaluations,
@@ -39,7 +54,8 @@ from domo_server.store.tables import (
     webhooks,
 )
 
-Row = Mapping[str, Any]
+T = TypeVar("T")
+
 UNAVAILABLE = (OperationalError, InternalError, PoolTimeoutError, sqlite3.OperationalError)
 """A full disk, a database that is gone, being restarted, or read-only after a failover."""
 
@@ -89,21 +105,21 @@ class Store:
             text = f"the coordinator's database says: {in_words(error)}"
             raise CoordinatorUnavailableError(text) from error
 
-    def _rows(self, statement: Any) -> list[dict[str, Any]]:
+    def _rows(self, make: Callable[..., T], statement: Any) -> list[T]:
         with self._transaction() as c:
-            return [dict(r) for r in c.execute(statement).mappings()]
+            return [make(**row) for row in c.execute(statement).mappings()]
 
-    def _one(self, statement: Any) -> dict[str, Any] | None:
-        rows = self._rows(statement)
+    def _one(self, make: Callable[..., T], statement: Any) -> T | None:
+        rows = self._rows(make, statement)
         return rows[0] if rows else None
 
     # runs
 
-    def create_run(self, values: Row) -> dict[str, Any]:
+    def create_run(self, name: str, config: Mapping[str, Any], config_digest: str) -> RunRow:
         """Insert a queued run; its number and id are given here."""
         with self._transaction() as c:
             number = (c.execute(select(func.max(runs.c.number))).scalar() or 0) + 1
-            run_id = f"{number}-{values['name']}"
+            run_id = f"{number}-{name}"
             c.execute(
                 insert(runs).values(
                     run_id=run_id,
@@ -111,60 +127,91 @@ class Store:
                     created_at=now_text(),
                     state="QUEUED",
                     detail="in the queue",
-                    **values,
+                    name=name,
+                    config=config,
+                    config_digest=config_digest,
                 )
             )
             # read before the commit: a failure after it would deny a run that is queued
             row = c.execute(select(runs).where(runs.c.run_id == run_id)).mappings().one()
-            return dict(row)
+            return RunRow(**row)
 
-    def update_run(self, run_id: str, **values: Any) -> None:
-        """Change columns of a run."""
+    def update_run(self, run_id: str, **changes: Unpack[RunChanges]) -> None:
+        """Change a run."""
         with self._transaction() as c:
-            c.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
 
-    def run(self, run_id: str) -> dict[str, Any] | None:
+    def run(self, run_id: str) -> RunRow | None:
         """One run."""
-        return self._one(select(runs).where(runs.c.run_id == run_id))
+        return self._one(RunRow, select(runs).where(runs.c.run_id == run_id))
 
-    def run_by_name(self, name: str) -> dict[str, Any] | None:
+    def run_by_name(self, name: str) -> RunRow | None:
         """One run by its name."""
-        return self._one(select(runs).where(runs.c.name == name))
+        return self._one(RunRow, select(runs).where(runs.c.name == name))
 
-    def all_runs(self) -> list[dict[str, Any]]:
+    def all_runs(self) -> list[RunRow]:
         """All runs, newest first."""
-        return self._rows(select(runs).order_by(runs.c.number.desc()))
+        return self._rows(RunRow, select(runs).order_by(runs.c.number.desc()))
 
     # rosters
 
-    def enroll(self, run_id: str, silo_id: str, **values: Any) -> None:
+    def enroll(self, run_id: str, silo_id: str, place: Enrolment) -> None:
         """Insert or replace a silo's enrolment."""
         key = (enrolments.c.run_id == run_id) & (enrolments.c.silo_id == silo_id)
         with self._transaction() as c:
             c.execute(delete(enrolments).where(key))
-            c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **values))
+            c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **asdict(place)))
 
-    def enrolled(self, run_id: str) -> list[dict[str, Any]]:
-        """The enrolments of a run."""
-        return self._rows(select(enrolments).where(enrolments.c.run_id == run_id))
+    def enrolled(self, run_id: str) -> dict[str, Enrolment]:
+        """The enrolments of a run, by silo."""
+
+        def place(run_id: str, silo_id: str, **values: Any) -> tuple[str, Enrolment]:
+            return silo_id, Enrolment(**values)
+
+        return dict(self._rows(place, select(enrolments).where(enrolments.c.run_id == run_id)))
 
     # rounds
 
-    def accept_update(self, **values: Any) -> None:
+    def accept_update(self, run_id: str, round_index: int, accepted: AcceptedUpdate) -> None:
         """Record that a spooled update counts; replaces one whose file was lost."""
-        keys = ("run_id", "round_index", "silo_id")
+        old = _round(updates, run_id, round_index) & (updates.c.silo_id == accepted.silo_id)
         with self._transaction(in_round=True) as c:
-            c.execute(delete(updates).where(*(updates.c[k] == values[k] for k in keys)))
-            c.execute(insert(updates).values(accepted_at=now_text(), **values))
+            c.execute(delete(updates).where(old))
+            c.execute(
+                insert(updates).values(
+                    run_id=run_id,
+                    round_index=round_index,
+                    silo_id=accepted.silo_id,
+                    digest=accepted.digest,
+                    vectors=accepted.vectors,
+                    num_steps=accepted.num_steps,
+                    update_norm=accepted.update_norm,
+                    metrics=accepted.metrics,
+                    accepted_at=now_text(),
+                )
+            )
 
-    def updates_of(self, run_id: str, round_index: int) -> list[dict[str, Any]]:
+    def updates_of(self, run_id: str, round_index: int) -> list[AcceptedUpdate]:
         """Accepted updates of a round."""
-        return self._rows(select(updates).where(_round(updates, run_id, round_index)))
+        where = _round(updates, run_id, round_index)
+        return self._rows(accepted_update, select(updates).where(where))
 
-    def begin_close(self, run_id: str, round_values: Row) -> None:
+    def begin_close(self, run_id: str, record: RoundRecord) -> None:
         """Record the set that a round is closed with; it never changes again."""
         with self._transaction(in_round=True) as c:
-            c.execute(insert(rounds).values(run_id=run_id, state="CLOSING", **round_values))
+            c.execute(
+                insert(rounds).values(
+                    run_id=run_id,
+                    round_index=record.round_index,
+                    state="CLOSING",
+                    opened_at=record.opened_at,
+                    local_lr=record.local_lr,
+                    reference_steps=record.reference_steps,
+                    participants=[participant_json(p) for p in record.participants],
+                    left_out=record.left_out,
+                    train_loss=record.train_loss,
+                )
+            )
             c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
 
     def reopen_round(self, run_id: str, round_index: int) -> None:
@@ -174,23 +221,32 @@ class Store:
             after = updates.c.round_index > round_index
             c.execute(delete(updates).where((updates.c.run_id == run_id) & after))
 
-    def round_at(self, run_id: str, round_index: int) -> dict[str, Any] | None:
+    def round_at(self, run_id: str, round_index: int) -> RoundRecord | None:
         """One round, from when its set is recorded on."""
-        return self._one(select(rounds).where(_round(rounds, run_id, round_index)))
+        where = _round(rounds, run_id, round_index)
+        return self._one(round_record, select(rounds).where(where))
 
-    def commit_round(
-        self, run_id: str, round_index: int, round_values: Row, run_values: Row
-    ) -> None:
+    def commit_round(self, run_id: str, closed: RoundRecord, changes: RunChanges) -> None:
         """The commit point of a round: its checkpoint is durable, r advances."""
+        parts = [{**participant_json(p), "cosine": p.cosine} for p in closed.participants]
         with self._transaction() as c:
-            where = _round(rounds, run_id, round_index)
-            c.execute(update(rounds).where(where).values(state="COMMITTED", **round_values))
-            c.execute(update(runs).where(runs.c.run_id == run_id).values(**run_values))
+            c.execute(
+                update(rounds)
+                .where(_round(rounds, run_id, closed.round_index))
+                .values(
+                    state="COMMITTED",
+                    closed_at=closed.closed_at,
+                    duration_s=closed.duration_s,
+                    participants=parts,
+                    drift=closed.drift,
+                )
+            )
+            c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
 
-    def rounds_of(self, run_id: str, after: int = -1) -> list[dict[str, Any]]:
+    def rounds_of(self, run_id: str, after: int = -1) -> list[RoundRecord]:
         """The rounds of a run above an index, oldest first."""
         where = (rounds.c.run_id == run_id) & (rounds.c.round_index > after)
-        return self._rows(select(rounds).where(where).order_by(rounds.c.round_index))
+        return self._rows(round_record, select(rounds).where(where).order_by(rounds.c.round_index))
 
     # evaluations
 
@@ -214,39 +270,46 @@ class Store:
                     )
                 )
 
-    def evaluations_of(self, run_id: str, first: int = 0) -> list[dict[str, Any]]:
+    def evaluations_of(self, run_id: str, first: int = 0) -> list[EvaluationRow]:
         """All sums of a run from a model on, in order of model, silo and metric."""
         e = evaluations.c
         order = (e.model_index, e.silo_id, e.metric)
         where = (e.run_id == run_id) & (e.model_index >= first)
-        return self._rows(select(evaluations).where(where).order_by(*order))
+        columns = (*order, e.total, e.num)
+        return self._rows(EvaluationRow, select(*columns).where(where).order_by(*order))
 
     # silos and events
 
-    def silo(self, silo_id: str) -> dict[str, Any] | None:
+    def silo(self, silo_id: str) -> SiloRow | None:
         """One silo."""
-        return self._one(select(silos).where(silos.c.silo_id == silo_id))
+        return self._one(SiloRow, select(silos).where(silos.c.silo_id == silo_id))
 
-    def all_silos(self) -> list[dict[str, Any]]:
+    def all_silos(self) -> list[SiloRow]:
         """All silos that have ever joined, by id."""
-        return self._rows(select(silos).order_by(silos.c.silo_id))
+        return self._rows(SiloRow, select(silos).order_by(silos.c.silo_id))
 
-    def save_silo(self, silo_id: str, **values: Any) -> None:
-        """Insert or change a silo."""
+    def save_silo(
+        self, silo_id: str, instance_id: str, role: str, device: str, software_version: str
+    ) -> None:
+        """Insert or change a silo that joins; the leave to have a new state folder is used up."""
         at = now_text()
+        values = {
+            "instance_id": instance_id,
+            "role": role,
+            "device": device,
+            "software_version": software_version,
+            "last_seen": at,
+            "readmitted": False,
+        }
         with self._transaction() as c:
-            changed = c.execute(
-                update(silos).where(silos.c.silo_id == silo_id).values(last_seen=at, **values)
-            )
+            changed = c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
             if not changed.rowcount:
-                c.execute(
-                    insert(silos).values(silo_id=silo_id, first_seen=at, last_seen=at, **values)
-                )
+                c.execute(insert(silos).values(silo_id=silo_id, first_seen=at, **values))
 
-    def mark_silo(self, silo_id: str, **values: Any) -> None:
-        """Change columns of a silo that is not heard of by this."""
+    def mark_silo(self, silo_id: str, **changes: Unpack[SiloChanges]) -> None:
+        """Change a silo that is not heard of by this."""
         with self._transaction() as c:
-            c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
+            c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**changes))
 
     def add_event(
         self,
@@ -264,7 +327,7 @@ class Store:
                 )
             )
 
-    def events_after(self, after: int, limit: int) -> list[dict[str, Any]]:
+    def events_after(self, after: int, limit: int) -> list[EventRow]:
         """The newest `limit` events with a higher id, oldest first."""
         newest = (
             select(events)
@@ -272,18 +335,21 @@ class Store:
             .order_by(events.c.event_id.desc())
             .limit(limit)
         )
-        return self._rows(newest)[::-1]
+        return self._rows(EventRow, newest)[::-1]
 
     # webhooks
 
-    def oldest_events(self, after: int, kinds: Sequence[str], limit: int) -> list[dict[str, Any]]:
+    def oldest_events(self, after: int, kinds: Sequence[str], limit: int) -> list[EventRow]:
         """The oldest `limit` events of these kinds with a higher id, oldest first."""
         wanted = (events.c.event_id > after) & events.c.kind.in_(kinds)
-        return self._rows(select(events).where(wanted).order_by(events.c.event_id).limit(limit))
+        oldest = select(events).where(wanted).order_by(events.c.event_id).limit(limit)
+        return self._rows(EventRow, oldest)
 
     def runs_with_event(self, kinds: Sequence[str]) -> set[str]:
         """Runs that have an event of one of these kinds."""
-        return {r["run_id"] for r in self._rows(select(events).where(events.c.kind.in_(kinds)))}
+        found = select(events.c.run_id).where(events.c.kind.in_(kinds)).distinct()
+        with self._transaction() as c:
+            return set(c.execute(found).scalars())
 
     def keep_hooks(self, hooks: Sequence[str]) -> None:
         """Forget webhooks that are not configured any more; new ones begin at the newest event."""
@@ -297,8 +363,9 @@ class Store:
 
     def hook_at(self, hook: str) -> int:
         """The last event that a webhook is through with."""
-        row = self._one(select(webhooks).where(webhooks.c.hook == hook))
-        return 0 if row is None else int(row["event_id"])
+        with self._transaction() as c:
+            at = c.execute(select(webhooks.c.event_id).where(webhooks.c.hook == hook)).scalar()
+        return at or 0
 
     def move_hook(self, hook: str, event_id: int) -> None:
         """A webhook is through with an event."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from domo.api.schema import MetricPoint
 from domo_server.runs.evaluation import metric_points
+from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
 
 NUM_RECENT = 5
@@ -48,15 +49,15 @@ class Digests:
         self._store = store
         self._known: dict[str, _Known] = {}
 
-    async def of(self, row: Mapping[str, Any], live: Any) -> Digest:
+    async def of(self, row: RunRow, live: Any) -> Digest:
         """Of one run.
 
         Args:
             row: Of the database.
             live: The run in memory, if it is the current one.
         """
-        run_id = row["run_id"]
-        key = (row["state"], row["rounds_done"], live.revision if live is not None else -1)
+        run_id = row.run_id
+        key = (row.state, row.rounds_done, live.revision if live is not None else -1)
         known = self._known.get(run_id)
         if known is None or known.key != key:
             reported = {} if live is None else live.reported
@@ -79,7 +80,7 @@ class Digests:
         rows = self._store.evaluations_of(run_id, first)
         points = [*(p for p in points if p.model_index < first), *metric_points(rows)]
         records = self._store.rounds_of(run_id, last)
-        final = [r for r in records if r["state"] == "COMMITTED"]
+        final = [r for r in records if r.state == "COMMITTED"]
         shown = _recent([*lengths, *_lengths(records)])
         any_round = last >= 0 or bool(records)
         digest = Digest(
@@ -91,7 +92,7 @@ class Digests:
             key,
             num_reported,
             digest,
-            final[-1]["round_index"] if final else last,
+            final[-1].round_index if final else last,
             _recent([*lengths, *_lengths(final)]),
             complete and not _left_out(final),
         )
@@ -105,16 +106,16 @@ class Digests:
         return known.digest.points, known.last_committed, known.lengths, known.complete
 
 
-def _lengths(records: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [r["duration_s"] for r in records if r["duration_s"] is not None]
+def _lengths(records: Sequence[RoundRecord]) -> list[float]:
+    return [r.duration_s for r in records if r.duration_s is not None]
 
 
 def _recent(lengths: Sequence[float]) -> Sequence[float]:
     return lengths[-NUM_RECENT:]
 
 
-def _left_out(records: Sequence[Mapping[str, Any]]) -> bool:
-    return any(r["left_out"] for r in records)
+def _left_out(records: Sequence[RoundRecord]) -> bool:
+    return any(r.left_out for r in records)
 
 
 def _first_changed(num_reported: Mapping[int, int], known: _Known | None) -> int:

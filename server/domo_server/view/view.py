@@ -31,8 +31,9 @@ from domo_server.runs.evaluation import latest_metrics
 from domo_server.runs.recovery import committed
 from domo_server.silos.rates import Pace
 from domo_server.store.checkpoint import FROZEN_FILE, export_model
+from domo_server.store.rows import RunRow
 from domo_server.store.store import Store, time_text
-from domo_server.view.rows import round_record, silo_round
+from domo_server.view.rows import event_of, round_record, silo_round
 from domo_server.view.run_stats import Digests
 
 
@@ -89,10 +90,10 @@ class CoordinatorView:
             waiting = [s for s in live.sampled if s not in live.accepted]
         return RunDetail(
             **summary.model_dump(),
-            config=row["config"],
-            roster=row["roster"] or [],
-            num_params=row["num_params"],
-            checkpoint_digest=row["checkpoint_digest"],
+            config=row.config,
+            roster=row.roster or [],
+            num_params=row.num_params,
+            checkpoint_digest=row.checkpoint_digest,
             metrics=(await self._digests.of(row, live)).points,
             waiting_for=waiting,
         )
@@ -115,8 +116,8 @@ class CoordinatorView:
     async def silos(self) -> Sequence[SiloStatus]:
         """All silos, by id."""
         rows = await asyncio.to_thread(self._store.all_silos)
-        fields = ("silo_id", "role", "software_version", "dropped")
-        found = (self._c.sessions.status(*(row[f] for f in fields)) for row in rows)
+        status = self._c.sessions.status
+        found = (status(r.silo_id, r.role, r.software_version, r.dropped) for r in rows)
         return [self._pace.add_to(silo) for silo in found]
 
     async def silo_log(self, silo_id: str) -> SiloLog | None:
@@ -132,13 +133,13 @@ class CoordinatorView:
         """The newest events with an id above `after`, oldest first."""
         await self._c.events.flush()
         return await asyncio.to_thread(
-            lambda: [Event(**row) for row in self._store.events_after(after, limit)]
+            lambda: [event_of(row) for row in self._store.events_after(after, limit)]
         )
 
     async def model_file(self, run_id: str) -> Path | None:
         """The newest committed x_r; None if no round is committed yet."""
         row = await asyncio.to_thread(self._store.run, run_id)
-        if row is None or row["checkpoint"] is None:
+        if row is None or row.checkpoint is None:
             return None
         folder = self._c.queue.folder(run_id)
         if final := _final(folder, row):
@@ -149,7 +150,7 @@ class CoordinatorView:
     async def card(self, run_id: str) -> ModelCard | None:
         """The card of the newest committed x_r; None if no round is committed yet."""
         row = await asyncio.to_thread(self._store.run, run_id)
-        if row is None or row["checkpoint"] is None:
+        if row is None or row.checkpoint is None:
             return None
         x0 = self._c.queue.folder(run_id) / "x0.safetensors"
         layout, _ = await asyncio.to_thread(open_model, x0)
@@ -161,17 +162,17 @@ class CoordinatorView:
             yield None
             await self._c.broadcast.changed(5.0)
 
-    def _live(self, row: Mapping[str, Any]) -> Any:
+    def _live(self, row: RunRow) -> Any:
         current = self._c.queue.current
-        return current if current is not None and current.run_id == row["run_id"] else None
+        return current if current is not None and current.run_id == row.run_id else None
 
-    async def _summary(self, row: Mapping[str, Any]) -> RunSummary:
-        run_id, live = row["run_id"], self._live(row)
-        config = self._configs.get(run_id) or RunConfig.model_validate(row["config"])
+    async def _summary(self, row: RunRow) -> RunSummary:
+        run_id, live = row.run_id, self._live(row)
+        config = self._configs.get(run_id) or row.run_config()
         self._configs[run_id] = config  # it never changes
         done = await self._digests.of(row, live)
         latest = latest_metrics(done.points)
-        state, detail = row["state"], row["detail"]
+        state, detail = row.state, row.detail
         if live is not None:
             detail = live.detail
             if live.ready or live.state.ended or state == "QUEUED":  # else it is being loaded
@@ -179,21 +180,21 @@ class CoordinatorView:
         stall = None if live is None else self._watch.stalled_run(live)
         remaining = None
         if live is not None and done.recent_s is not None:
-            remaining = round((config.num_rounds - row["rounds_done"]) * done.recent_s, 1)
+            remaining = round((config.num_rounds - row.rounds_done) * done.recent_s, 1)
         return RunSummary(
             run_id=run_id,
-            name=row["name"],
+            name=row.name,
             method=config.method,
             task=config.task,
             state=state,
             num_rounds=config.num_rounds,
-            rounds_done=row["rounds_done"],
+            rounds_done=row.rounds_done,
             detail=detail,
             accuracy=latest.get("accuracy"),
             loss=latest.get("loss"),
-            created_at=row["created_at"],
-            started_at=row["started_at"],
-            finished_at=row["finished_at"],
+            created_at=row.created_at,
+            started_at=row.started_at,
+            finished_at=row.finished_at,
             remaining_s=remaining,
             complete=done.complete,
             stalled=None if stall is None else stall.text,
@@ -240,10 +241,10 @@ class CoordinatorView:
         return await self._summary(row)
 
 
-def _final(folder: Path, row: Mapping[str, Any]) -> Path | None:
+def _final(folder: Path, row: RunRow) -> Path | None:
     """The model file of a run that has ended; None: it has not, or there is none."""
     final = folder / "model.safetensors"
-    return final if row["state"] in ENDED and final.exists() else None
+    return final if row.state in ENDED and final.exists() else None
 
 
 def _export_round(store: Store, folder: Path, run_id: str) -> Path:
@@ -260,7 +261,7 @@ def _export_round(store: Store, folder: Path, run_id: str) -> Path:
         state = committed(folder, row)
         for old in path.parent.glob("*.safetensors"):
             old.unlink()
-        about = metadata_of(card, RunConfig.model_validate(row["config"]))
+        about = metadata_of(card, row.run_config())
         export_model(
             path, layout, state, TensorFile.open(frozen) if frozen.exists() else None, about
         )

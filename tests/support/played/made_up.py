@@ -110,8 +110,8 @@ class Federation:
         return [r for r in self.round_list if r.round_index > after]
 
     async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
-        rows = [record.model_dump() for record in await self.rounds(run_id, after) or ()]
-        return [part for row in rows if (part := silo_round(row, silo_id))]
+        records = await self.rounds(run_id, after) or ()
+        return [part for record in records if (part := silo_round(record, silo_id))]
 
     async def silos(self) -> Sequence[SiloStatus]:
         return self.silo_list

@@ -26,8 +26,8 @@ def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> N
 
     asyncio.run(main())
     recorded = store.events_after(0, 99)
-    assert [e["text"] for e in recorded] == [str(i) for i in range(50)]
-    assert (recorded[1]["run_id"], recorded[1]["silo_id"]) == ("1-r", "site-a")
+    assert [e.text for e in recorded] == [str(i) for i in range(50)]
+    assert (recorded[1].run_id, recorded[1].silo_id) == ("1-r", "site-a")
     store.close()
 
 
@@ -102,7 +102,7 @@ def test_on_a_full_disk_who_asks_is_not_kept_waiting_and_all_follows_in_order(
                 await events.recorded.changed(0.1)
             events.say("kind", "3")
             await events.flush()
-        assert [e["text"] for e in store.events_after(0, 9)] == ["0", "1", "2", "3"]
+        assert [e.text for e in store.events_after(0, 9)] == ["0", "1", "2", "3"]
         room.clear()
         events.say("kind", "lost")
         events.hurry()

@@ -1,7 +1,6 @@
 """What a round is summed to: nothing that is not finite."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
 from domo_server.rounds.aggregate import make_record, sum_round
 from domo_server.store.checkpoint import Checkpoint, create_file
+from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.spool import update_path
 
 N = 8
@@ -27,13 +27,13 @@ def summed(folder: Path, huge: dict[str, dict[VectorId, float]]) -> Checkpoint:
     first = create_file(checkpoints, 0, SIZES, None)
     state = Checkpoint(0, first, {name: first.digest(name) for name in SIZES})
     config = RunConfig(task="digits", method="FedAvgSLM", num_rounds=1, num_silos=2)
-    accepted: dict[str, dict[str, Any]] = {}
+    accepted: dict[str, AcceptedUpdate] = {}
+    vectors = [(v, 4 * n) for v, n in VECTORS]
     for silo_id, values in huge.items():
         data = torch.cat([torch.full((n,), values.get(v, 1.0)) for v, n in VECTORS])
         digest = xxhash.xxh3_128_hexdigest(byte_view(data))
         update_path(spool, silo_id, digest).write_bytes(byte_view(data))
-        row = {"num_steps": 1, "update_norm": 1.0, "metrics": {}, "digest": digest}
-        accepted[silo_id] = {**row, "vectors": [[v, 4 * n] for v, n in VECTORS]}
+        accepted[silo_id] = AcceptedUpdate(silo_id, digest, vectors, 1, 1.0, {})
     record = make_record(config, 0, list(huge), accepted, dict.fromkeys(huge, 1), {})
     made, _ = sum_round(config.kernel, state, record, spool, checkpoints)
     return made

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from domo_server.rounds import aggregate as closing
 from domo_server.rounds.aggregate import sum_round
 from domo_server.rounds.alignment import Agreement, agreement
 from domo_server.store.checkpoint import Checkpoint, create_file
+from domo_server.store.rows import Participant, RoundRecord
 from domo_server.store.spool import update_path
 
 N = 2 * fold.PIECE + 77
@@ -49,17 +49,11 @@ class Round:
         for k, d in enumerate(updates):
             path = update_path(folder / "spool", f"site-{k}", DIGEST)
             path.write_bytes(d.numpy().tobytes())
+            norm, sizes = float(d.double().norm()), [(VectorId.UPDATE, 4 * N)]
             members.append(
-                {
-                    "silo_id": f"site-{k}",
-                    "weight": WEIGHTS[k],
-                    "num_steps": STEPS[k],
-                    "update_norm": float(d.double().norm()),
-                    "digest": DIGEST,
-                    "vectors": [[int(VectorId.UPDATE), 4 * N]],
-                }
+                Participant(f"site-{k}", WEIGHTS[k], STEPS[k], norm, None, DIGEST, sizes)
             )
-        self.record: dict[str, Any] = {"participants": members, "local_lr": 0.1}
+        self.record = RoundRecord(3, members, {}, local_lr=0.1, reference_steps=1)
 
     def sum(self, step_norm: StepNorm = "per_silo") -> tuple[Checkpoint, Agreement]:
         where = (self.folder / "spool", self.folder / "checkpoints")

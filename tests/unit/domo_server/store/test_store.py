@@ -1,7 +1,7 @@
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -11,6 +11,13 @@ from sqlalchemy.exc import IntegrityError
 
 from domo.errors import StateError
 from domo_server.store.database import open_beside, open_database, versions
+from domo_server.store.rows import (
+    AcceptedUpdate,
+    Enrolment,
+    EvaluationRow,
+    Participant,
+    RoundRecord,
+)
 from domo_server.store.store import Store
 from domo_server.store.tables import metadata
 
@@ -47,7 +54,7 @@ def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
     for known in (0, 1):
         store = Store(open_database(url))
         assert len(store.all_runs()) == known
-        store.create_run(a_run(f"run-{known}"))
+        store.create_run(*a_run(f"run-{known}"))
         store.close()
 
 
@@ -102,24 +109,24 @@ def test_beside_a_coordinator_nothing_is_migrated(version: str, text: str, tmp_p
     engine.dispose()
 
 
-def a_run(name: str) -> dict[str, Any]:
-    return {"name": name, "config": {"task": "digits"}, "config_digest": "d" * 32}
+def a_run(name: str) -> tuple[str, dict[str, str], str]:
+    return name, {"task": "digits"}, "d" * 32
 
 
 def test_runs(store: Store) -> None:
-    first, second = store.create_run(a_run("alpha")), store.create_run(a_run("beta"))
-    assert (first["run_id"], second["run_id"]) == ("1-alpha", "2-beta")
-    assert (first["state"], first["rounds_done"], first["roster"]) == ("QUEUED", 0, None)
-    assert first["config"] == {"task": "digits"}
+    first, second = store.create_run(*a_run("alpha")), store.create_run(*a_run("beta"))
+    assert (first.run_id, second.run_id) == ("1-alpha", "2-beta")
+    assert (first.state, first.rounds_done, first.roster) == ("QUEUED", 0, None)
+    assert first.config == {"task": "digits"}
     store.update_run("1-alpha", state="OPEN", roster=["a", "b"])
-    assert store.run("1-alpha") == {**first, "state": "OPEN", "roster": ["a", "b"]}
+    assert store.run("1-alpha") == replace(first, state="OPEN", roster=["a", "b"])
     assert store.run("2-beta") == second
     assert store.run_by_name("beta") == second
     assert store.run("3-gamma") is None
     assert store.run_by_name("gamma") is None
-    assert [r["run_id"] for r in store.all_runs()] == ["2-beta", "1-alpha"]
+    assert [r.run_id for r in store.all_runs()] == ["2-beta", "1-alpha"]
     with pytest.raises(IntegrityError):
-        store.create_run(a_run("beta"))
+        store.create_run(*a_run("beta"))
 
 
 def test_a_run_that_is_queued_is_said_to_be_by_one_transaction(
@@ -128,91 +135,93 @@ def test_a_run_that_is_queued_is_said_to_be_by_one_transaction(
     commits: list[object] = []
     event.listen(engine, "commit", commits.append)
     event.listen(engine, "begin", commits.append)
-    assert store.create_run(a_run("alpha"))["state"] == "QUEUED"
+    assert store.create_run(*a_run("alpha")).state == "QUEUED"
     assert len(commits) == 2
 
 
 def test_enrolments_are_replaced(store: Store) -> None:
-    store.enroll("1-r", "a", role="trainer", num_samples=5, num_eval_samples=0)
-    store.enroll("1-r", "b", role="evaluator", num_samples=0, num_eval_samples=9)
-    store.enroll("1-r", "a", role="trainer", num_samples=6, num_eval_samples=1)
-    store.enroll("2-r", "a", role="trainer", num_samples=7, num_eval_samples=0)
-    got = {
-        e["silo_id"]: (e["role"], e["num_samples"], e["num_eval_samples"])
-        for e in store.enrolled("1-r")
-    }
-    assert got == {"a": ("trainer", 6, 1), "b": ("evaluator", 0, 9)}
+    store.enroll("1-r", "a", Enrolment("trainer", 5, 0))
+    store.enroll("1-r", "b", Enrolment("evaluator", 0, 9))
+    store.enroll("1-r", "a", Enrolment("trainer", 6, 1))
+    store.enroll("2-r", "a", Enrolment("trainer", 7, 0))
+    got = store.enrolled("1-r")
+    assert got == {"a": Enrolment("trainer", 6, 1), "b": Enrolment("evaluator", 0, 9)}
 
 
-def an_update(silo_id: str, digest: str, round_index: int = 0) -> dict[str, Any]:
-    return {
-        "run_id": "1-r",
-        "round_index": round_index,
-        "silo_id": silo_id,
-        "digest": digest,
-        "vectors": [[7, 40]],
-        "num_steps": 3,
-        "update_norm": 0.5,
-        "metrics": {"loss": 1.25},
-    }
+def an_update(silo_id: str, digest: str) -> AcceptedUpdate:
+    return AcceptedUpdate(silo_id, digest, [(7, 40)], 3, 0.5, {"loss": 1.25})
 
 
 def test_updates_are_replaced(store: Store) -> None:
     """A second one comes where the first one's file was lost with the machine."""
-    for update in (
-        an_update("a", "1"),
-        an_update("b", "2"),
-        an_update("a", "3"),
-        an_update("a", "4", 1),
-    ):
-        store.accept_update(**update)
-    got = {u["silo_id"]: u for u in store.updates_of("1-r", 0)}
-    assert {k: u["digest"] for k, u in got.items()} == {"a": "3", "b": "2"}
-    assert got["b"]["vectors"] == [[7, 40]]
-    assert got["b"]["metrics"] == {"loss": 1.25}
+    for silo_id, digest, r in (("a", "1", 0), ("b", "2", 0), ("a", "3", 0), ("a", "4", 1)):
+        store.accept_update("1-r", r, an_update(silo_id, digest))
+    got = {u.silo_id: u for u in store.updates_of("1-r", 0)}
+    assert got == {"a": an_update("a", "3"), "b": an_update("b", "2")}
     assert store.updates_of("2-r", 0) == []
 
 
-def test_a_round_is_closed_and_committed(store: Store) -> None:
-    store.create_run(a_run("r"))
-    values = {
-        "round_index": 0,
-        "local_lr": 0.1,
-        "reference_steps": 2.5,
-        "participants": [{"silo_id": "a"}],
-        "left_out": {"b": "late"},
-    }
-    store.begin_close("1-r", values)
-    assert store.run("1-r")["state"] == "CLOSING"
-    (row,) = store.rounds_of("1-r")
-    assert (row["state"], row["participants"], row["left_out"]) == (
-        "CLOSING",
-        [{"silo_id": "a"}],
-        {"b": "late"},
-    )
+def a_record(round_index: int) -> RoundRecord:
+    part = Participant("a", 1.5, 3, 0.25, None, "d", [(7, 40), (8, 4)])
+    return RoundRecord(round_index, [part], {"b": "late"}, 0.1, 2.5, opened_at="then")
+
+
+def test_a_round_is_closed_and_committed(engine: Engine, store: Store) -> None:
+    store.create_run(*a_run("r"))
+    record = a_record(0)
+    store.begin_close("1-r", record)
+    assert store.run("1-r").state == "CLOSING"
+    assert store.rounds_of("1-r") == [record]
+    assert "cosine" not in stored_participants(engine)
     with pytest.raises(IntegrityError):
-        store.begin_close("1-r", values)  # the set of a round never changes
+        store.begin_close("1-r", record)  # the set of a round never changes
+    parts = [replace(p, cosine=-0.5) for p in record.participants]
+    closed = replace(record, participants=parts, closed_at="now", duration_s=2.0, drift=0.7)
     run = {"state": "OPEN", "rounds_done": 1, "checkpoint": "x1", "inference_scale": 0.1 + 0.2}
-    store.commit_round("1-r", 0, {"closed_at": "now", "duration_s": 2.0}, run)
-    (row,) = store.rounds_of("1-r")
-    assert (row["state"], row["closed_at"]) == ("COMMITTED", "now")
+    store.commit_round("1-r", closed, run)
+    assert store.rounds_of("1-r") == [store.round_at("1-r", 0)]
+    assert store.round_at("1-r", 0) == replace(closed, state="COMMITTED")
     now = store.run("1-r")
-    assert {k: now[k] for k in run} == run  # the float64 too, to the last bit
+    assert {k: getattr(now, k) for k in run} == run  # the float64 too, to the last bit
+
+
+PARTICIPANTS = (
+    '[{"silo_id": "a", "weight": 1.5, "num_steps": 3, "update_norm": 0.25, "train_loss": null, '
+    '"digest": "d", "vectors": [[7, 40], [8, 4]]%s}]'
+)
+
+
+def stored_participants(engine: Engine) -> str:
+    with engine.connect() as c:
+        return c.execute(text("SELECT participants FROM rounds")).scalar_one()
+
+
+def test_what_is_stored_of_participants_is_what_older_versions_stored(
+    engine: Engine, store: Store
+) -> None:
+    record = a_record(0)
+    store.begin_close("1-r", record)
+    assert stored_participants(engine) == PARTICIPANTS % ""
+    parts = [replace(p, cosine=None) for p in record.participants]
+    store.commit_round("1-r", replace(record, participants=parts), {"rounds_done": 1})
+    assert stored_participants(engine) == PARTICIPANTS % ', "cosine": null'
+
+
+def test_participants_that_another_version_stored_are_read(engine: Engine, store: Store) -> None:
+    record = a_record(0)
+    store.begin_close("1-r", record)
+    more = PARTICIPANTS % ', "cosine": 0.5, "of_tomorrow": {"x": 1}'
+    for stored, cosine in ((PARTICIPANTS % "", None), (more, 0.5)):
+        with engine.begin() as c:
+            c.execute(text("UPDATE rounds SET participants = :p"), {"p": stored})
+        (part,) = store.round_at("1-r", 0).participants
+        assert part == replace(record.participants[0], cosine=cosine)
 
 
 def test_rounds_are_in_order(store: Store) -> None:
     for r in (0, 2, 1):
-        store.begin_close(
-            "1-r",
-            {
-                "round_index": r,
-                "local_lr": 1,
-                "reference_steps": 1,
-                "participants": [],
-                "left_out": {},
-            },
-        )
-    assert [r["round_index"] for r in store.rounds_of("1-r")] == [0, 1, 2]
+        store.begin_close("1-r", a_record(r))
+    assert [r.round_index for r in store.rounds_of("1-r")] == [0, 1, 2]
 
 
 def test_evaluations_are_replaced_by_silo_and_model(store: Store) -> None:
@@ -220,36 +229,31 @@ def test_evaluations_are_replaced_by_silo_and_model(store: Store) -> None:
     store.add_evaluation("1-r", 0, "b", {"loss": (5.0, 4)})
     store.add_evaluation("1-r", 1, "a", {"loss": (9.0, 2)})
     store.add_evaluation("1-r", 0, "a", {"loss": (4.0, 2)})
-    got = [
-        (e["model_index"], e["silo_id"], e["metric"], e["total"], e["num"])
-        for e in store.evaluations_of("1-r")
-    ]
-    assert got == [(0, "a", "loss", 4.0, 2), (0, "b", "loss", 5.0, 4), (1, "a", "loss", 9.0, 2)]
+    wanted = [(0, "a", "loss", 4.0, 2), (0, "b", "loss", 5.0, 4), (1, "a", "loss", 9.0, 2)]
+    assert store.evaluations_of("1-r") == [EvaluationRow(*values) for values in wanted]
 
 
 def test_silos(store: Store) -> None:
     values = {"instance_id": "i", "role": "trainer", "device": "cpu", "software_version": "1"}
     assert store.silo("b") is None
-    store.save_silo("b", readmitted=False, **values)
-    store.save_silo("a", readmitted=False, **values)
+    store.save_silo("b", **values)
+    store.save_silo("a", **values)
     seen = store.silo("b")
-    assert seen["first_seen"] == seen["last_seen"]
-    store.save_silo("b", readmitted=True, **{**values, "device": "cuda"})
+    assert seen.first_seen == seen.last_seen
+    store.mark_silo("b", readmitted=True)
+    assert store.silo("b") == replace(seen, readmitted=True)
+    store.save_silo("b", **{**values, "device": "cuda"})
     again = store.silo("b")
-    assert (again["device"], again["readmitted"], again["first_seen"]) == (
-        "cuda",
-        True,
-        seen["first_seen"],
-    )
-    assert [s["silo_id"] for s in store.all_silos()] == ["a", "b"]
+    assert again == replace(seen, device="cuda", last_seen=again.last_seen)
+    assert [s.silo_id for s in store.all_silos()] == ["a", "b"]
 
 
 def test_events_come_oldest_first_and_the_newest_are_kept(store: Store) -> None:
     for i in range(5):
         store.add_event("kind", f"text {i}", "1-r" if i else None)
     events = store.events_after(0, 3)
-    assert [e["text"] for e in events] == ["text 2", "text 3", "text 4"]
-    assert [e["text"] for e in store.events_after(events[1]["event_id"], 9)] == ["text 4"]
+    assert [e.text for e in events] == ["text 2", "text 3", "text 4"]
+    assert [e.text for e in store.events_after(events[1].event_id, 9)] == ["text 4"]
 
 
 def test_threads_write_at_once(store: Store) -> None:
@@ -260,7 +264,7 @@ def test_threads_write_at_once(store: Store) -> None:
         try:
             for i in range(5):
                 store.add_event("kind", f"{number} {i}")
-                store.enroll(f"{number}-r", str(i), role="x", num_samples=1, num_eval_samples=1)
+                store.enroll(f"{number}-r", str(i), Enrolment("trainer", 1, 1))
         except BaseException as error:
             errors.append(error)
 

@@ -1,10 +1,12 @@
 """The digest of a run is the same whether it is kept up or read at once."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 from domo_server.store.database import open_database
+from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
 from domo_server.view.run_stats import Digests
 
@@ -14,7 +16,7 @@ SILOS = ("site-a", "site-b")
 def test_a_digest_that_is_kept_up_is_that_of_all_rows(tmp_path: Path) -> None:
     store = Store(open_database(f"sqlite:///{tmp_path / 'coordinator.db'}"))
     live = SimpleNamespace(revision=0, reported={})
-    row = {"run_id": "r", "state": "OPEN", "rounds_done": 0}
+    row = RunRow("r", 1, "r", {}, "", "OPEN", "", "then")
 
     def test(model: int, *silos: str) -> None:
         for silo in silos:
@@ -22,8 +24,7 @@ def test_a_digest_that_is_kept_up_is_that_of_all_rows(tmp_path: Path) -> None:
             live.reported.setdefault(model, set()).add(silo)
 
     def close(r: int, left_out: dict[str, str]) -> None:
-        times = {"local_lr": 0.1, "reference_steps": 1, "participants": [], "left_out": left_out}
-        store.begin_close("r", {"round_index": r, "duration_s": 10.0 + r, **times})
+        store.begin_close("r", RoundRecord(r, [], left_out, local_lr=0.1, reference_steps=1))
 
     async def go() -> None:
         kept = Digests(store)
@@ -39,7 +40,8 @@ def test_a_digest_that_is_kept_up_is_that_of_all_rows(tmp_path: Path) -> None:
             await same()
             close(r, {"site-b": "not connected"} if r == 6 else {})
             await same()
-            store.commit_round("r", r, {}, {"rounds_done": r + 1})
+            record = replace(store.round_at("r", r), duration_s=10.0 + r)
+            store.commit_round("r", record, {"rounds_done": r + 1})
             await same()
             assert (await kept.of(row, live)).complete == (r < 6)
         test(5, "site-a")
@@ -47,7 +49,7 @@ def test_a_digest_that_is_kept_up_is_that_of_all_rows(tmp_path: Path) -> None:
         digest = await kept.of(row, live)
         assert [p.num_silos for p in digest.points] == 8 * [2]
         assert digest.recent_s == 15.0  # of rounds 3 to 7
-        ended = {**row, "state": "FINISHED"}
+        ended = replace(row, state="FINISHED")
         assert await kept.of(ended, None) == digest
 
     asyncio.run(go())
