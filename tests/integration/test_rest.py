@@ -825,7 +825,7 @@ def test_the_kinds_of_events_that_stand_out_are_those_of_the_coordinator() -> No
     lists = re.findall(r"const (?:BAD|WARN|NOTED) = \[(.*)\]", (STATIC / "events.js").read_text())
     kinds = {kind for line in lists for kind in re.findall(r'"([\w-]+)"', line)}
     assert {"refused", "silo-failed"} <= kinds
-    source = "".join(path.read_text() for path in STATIC.parents[1].glob("*.py"))
+    source = "".join(path.read_text() for path in STATIC.parents[1].rglob("*.py"))
     ended = {state.lower() for state in ENDED}
     assert {kind for kind in kinds - ended if f'"{kind}"' not in source} == set()
 
