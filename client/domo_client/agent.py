@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from domo.errors import ConfigError, DomoError, IncompleteRoundError, TaskError
-from domo.tasks import TASKS, load_task
+from domo.tasks import TASKS, is_named, load_task
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
 from domo.training.initial import build_model
@@ -102,7 +102,7 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
         TaskError, ConfigError: The text says what is wrong.
     """
     allowed = options.tasks or tuple(TASKS)
-    if offer.task not in allowed and not (not options.tasks and offer.task.split(":")[0] in TASKS):
+    if offer.task not in allowed and (options.tasks or not is_named(offer.task)):
         raise TaskError(
             f"the run trains {offer.task!r}, which is not on this silo's list "
             f"({', '.join(allowed)}); allow it with --task {offer.task}"

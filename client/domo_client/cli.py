@@ -6,7 +6,6 @@ cost little.
 
 import json
 import os
-import re
 import signal
 import socket
 import sys
@@ -20,6 +19,7 @@ import typer
 from platformdirs import user_cache_path, user_state_path
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.names import plain
 from domo.ops.console import friendly_errors, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
@@ -46,7 +46,7 @@ LOG_STAYS = "log lines stay here (--share-log would send domo's own)"
 
 def host_name() -> str:
     """This machine's name as a silo name."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().split(".")[0])
+    name = plain(socket.gethostname().split(".")[0])
     return name.strip("-._") or "silo"
 
 

@@ -7,16 +7,24 @@ part of it too, so a run can be understood from this object alone.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from domo.errors import ConfigError
 from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
+from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-SiloId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
 
 
@@ -25,9 +33,9 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    name: str | None = Field(None, pattern=rf"^{NAME}$")
     """Shown everywhere; the method's and the task's name by default."""
-    task: str
+    task: str = Field(json_schema_extra={"pattern": rf"^{TASK}$", "maxLength": MOST_TASK})
     """A named task (`domo tasks` lists them) or `module:Class` importable at the silos."""
     method: str = "DOMO"
     """FedAvg, FedAvgSM, FedAvgLM, FedAvgLM-Z, FedAvgSLM, FedAvgSLM-Z, DOMO, DOMO-S, ..."""
@@ -120,6 +128,22 @@ class RunConfig(BaseModel):
     notes: str | None = Field(None, max_length=4000)
     """Anything else, as Markdown; for the card."""
 
+    @classmethod
+    def stored(cls, data: Mapping[str, Any]) -> Self:
+        """One that was taken before: its task may be written as is no longer allowed."""
+        return cls.model_validate(data, context={"stored": True})
+
+    @field_validator("task")
+    @classmethod
+    def _names(cls, task: str, info: ValidationInfo) -> str:
+        if not (info.context or {}).get("stored") and not is_task(task):
+            raise ValueError(
+                "must be a named task, such as digits, or module:Class, such as "
+                f"my_tasks.scans:Tumours: letters, digits, '_' and '-', at most {MOST_TASK} "
+                "characters"
+            )
+        return task
+
     @model_validator(mode="after")
     def _relations(self) -> Self:
         def need(ok: bool, text: str) -> None:
@@ -177,8 +201,9 @@ class RunConfig(BaseModel):
 
     @property
     def title(self) -> str:
-        """The run's name."""
-        return self.name or f"{self.method}-{self.task}".replace(":", ".").lower()
+        """The run's name; any path and any URL can have it as a part."""
+        made = f"{self.method}-{self.task}".replace(":", ".").lower()
+        return self.name or plain(made)[:MOST_TITLE]
 
     @property
     def digest(self) -> str:

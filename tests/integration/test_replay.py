@@ -136,9 +136,11 @@ def check_changed_records(record: dict[str, Any], folder: Path) -> None:
     assert "Give the data that it had" in refused(write())
     run["config"]["weights"] = "uniform"
 
-    run["checkpoint_digest"] = None
+    run["checkpoint_digest"], run["run_id"] = None, "../../elsewhere"
     result = replay(write())
     assert result.exit_code == 0
+    assert (folder / "runs" / "replay-..-..-elsewhere").is_dir()
+    run["run_id"] = "1-gaps"
     assert "the record has no checkpoint_digest to compare with" in result.stdout
     run["config"]["initial_model"] = "gone.safetensors"
     assert "give --initial-model FILE" in refused(write())

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from domo.errors import ConfigError
+from domo.names import plain
 from domo.ops.console import say
 from domo.ops.folder_checks import files_in, human_size
 from domo_client.doctor.checks import Setup
@@ -168,7 +169,7 @@ def write_bundle(setup: Setup, log: Path | None, out: Path | None) -> None:
         ConfigError: The log or the archive cannot be used.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = out or Path(f"domo-support-{re.sub('[^A-Za-z0-9._-]', '-', setup.name)}-{stamp}.zip")
+    path = out or Path(f"domo-support-{plain(setup.name)}-{stamp}.zip")
     if path.exists():
         raise ConfigError(f"--out {path}: is there already; give another name")
     end_of_log = last_lines(log) if log else None

@@ -7,12 +7,12 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 from domo.errors import ConfigError
+from domo.names import is_name
 from domo_client.loop.silo import Silo
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import Session
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.log_tail import LogTail, journal
-from domo_proto import SILO_ID
 from domo_proto.channel import TlsFiles, check_address, is_loopback
 
 COMPRESSIONS = ("none", "zstd")
@@ -56,7 +56,7 @@ def connect(
         SiloConflictError: The name is taken.
     """
     check_address(server)
-    if not SILO_ID.fullmatch(silo):
+    if not is_name(silo):
         raise ConfigError(
             f"{silo!r} is no silo name: letters, digits, '.', '_', '-', at most 64; give another "
             "--name"

@@ -86,7 +86,7 @@ class Control:
             return None
         offer = answer.offer
         config = understood(offer.run_id, offer.config_json, offer.config_digest)
-        return Offer(offer.run_id, offer.title, offer.task, config)
+        return Offer(offer.run_id, offer.title, config.task, config)
 
     def enroll(self, offer: Offer, layout: Layout, num_samples: int, num_eval_samples: int) -> None:
         """Take part in a run.

@@ -30,12 +30,12 @@ from domo.api.schema import (
 from domo.api.transport import (
     TIMEOUT_S,
     Rest,
-    plain,
     quoted,
     server_sent_events,
     understood,
 )
 from domo.errors import CoordinatorUnavailableError, DeadlineError, DomoError
+from domo.names import plain
 from domo.run_config import RunConfig
 
 DASHBOARD = "http://127.0.0.1:8080"

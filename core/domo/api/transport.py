@@ -1,7 +1,6 @@
 """Calls on a coordinator's REST: JSON in and out, its stream of events, refusals as `DomoError`."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -149,11 +148,6 @@ def understood(kind: type[T], data: str | bytes) -> T:
 def quoted(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="")
-
-
-def plain(name: str) -> str:
-    """A name that is safe as part of a file's name."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
 
 
 class SentEvent(NamedTuple):

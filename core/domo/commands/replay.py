@@ -16,6 +16,7 @@ from domo.api.transport import Rest
 from domo.commands.silos import load_silo
 from domo.commands.simulate import check_device, run_and_keep
 from domo.errors import ConfigError, ReplayError
+from domo.names import plain
 from domo.ops.config_file import validate
 from domo.ops.console import say
 from domo.run_config import RunConfig
@@ -118,7 +119,7 @@ def replay_run(
         f"{config.num_rounds} rounds as they were recorded, {full} of them with all silos"
     )
     parts = [[p.silo_id for p in r.participants] for r in rounds]
-    folder = out or Path("runs") / f"replay-{run.run_id}"
+    folder = out or Path("runs") / f"replay-{plain(run.run_id)}"
     result = run_and_keep(config, task, silos, device, folder, parts)
     ours, theirs, r = result.checkpoint_digest, run.checkpoint_digest, len(rounds)
     if theirs is None:

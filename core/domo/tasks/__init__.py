@@ -49,6 +49,12 @@ TASKS: dict[str, NamedTask] = {
 """Name -> description and factory."""
 
 
+def is_named(name: str) -> bool:
+    """Whether it is a task of the table, with a number or not; `digits:Class` is somebody's own."""
+    base, colon, rest = name.partition(":")
+    return base in TASKS and (not colon or rest.isdecimal())
+
+
 def load_task(name: str) -> Task:
     """Find a task: a named one (see `TASKS`), or `module:Class`, made without arguments.
 
@@ -60,7 +66,7 @@ def load_task(name: str) -> Task:
             object lacks.
     """
     base, colon, rest = name.partition(":")
-    if base in TASKS and (not colon or rest.isdigit()):
+    if is_named(name):
         return _named(base, rest)
     if not colon:
         raise TaskError(_no_such_task(name))

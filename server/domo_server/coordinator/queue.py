@@ -8,6 +8,7 @@ from pathlib import Path
 
 from domo.api.schema import ENDED
 from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
+from domo.names import plain
 from domo.ops.logs import log_context
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
@@ -140,8 +141,9 @@ class Queue:
     # runs by id
 
     def folder(self, run_id: str) -> Path:
-        """Where a run keeps its files."""
-        return self._state_dir / "runs" / run_id
+        """Where a run keeps its files; an id of older versions may be a whole path."""
+        name = run_id if Path(run_id).name == run_id else plain(run_id)
+        return self._state_dir / "runs" / name
 
     def find(self, run_id: str) -> Run | None:
         """The current run, or one that ended lately, by id."""

@@ -10,7 +10,7 @@ from domo.api.schema import ENDED
 from domo.errors import ConfigError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig, sort_roster
-from domo.tasks import TASKS
+from domo.tasks import is_named
 from domo_server.events.notifier import Broadcast
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
@@ -98,7 +98,7 @@ def check_submission(config: RunConfig) -> None:
         path = Path(config.initial_model)
         if not path.is_file():
             raise ConfigError(f"initial_model: there is no file {path}")
-    elif config.task.split(":")[0] not in TASKS:
+    elif not is_named(config.task):
         if ":" not in config.task:
             raise ConfigError(
                 f"there is no task {config.task!r}; `domo tasks` lists those there are"

@@ -98,17 +98,17 @@ def _add_run_routes(
                 raise ApiError(409, "run_ended", str(exc)) from exc
             raise ApiError(409, "conflict", str(exc)) from exc
 
-    @router.post("/runs/{run_id}/pause", **options("PAUSED", "paused by the admin in round 2"))
+    @router.post("/runs/{run_id:path}/pause", **options("PAUSED", "paused by the admin in round 2"))
     async def pause(run_id: str) -> RunSummary:
         """Hold a run until it is resumed. No round closes and none begins; silos finish theirs."""
         return await change(run_id, control.pause, "pause")
 
-    @router.post("/runs/{run_id}/resume", **options("OPEN", examples.SUMMARY.detail))
+    @router.post("/runs/{run_id:path}/resume", **options("OPEN", examples.SUMMARY.detail))
     async def resume(run_id: str) -> RunSummary:
         """Go on with a paused run where it was."""
         return await change(run_id, control.resume, "resume")
 
-    @router.post("/runs/{run_id}/stop", **options("STOPPED", "stopped by the admin"))
+    @router.post("/runs/{run_id:path}/stop", **options("STOPPED", "stopped by the admin"))
     async def stop(run_id: str) -> RunSummary:
         """Stop a run for good. What is committed stays, and so does its model."""
         return await change(run_id, control.stop, "stop")

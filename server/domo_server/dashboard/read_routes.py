@@ -20,6 +20,7 @@ from domo.api.schema import (
     Status,
 )
 from domo.model.card import markdown
+from domo.names import plain
 from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
 from domo_server.dashboard.history import history_csv, history_parquet
@@ -152,13 +153,8 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """All runs, newest first."""
         return await read.runs()
 
-    @router.get("/runs/{run_id}", responses=answer(examples.RUN) | errors(404, 422), tags=["runs"])
-    async def run(run_id: str) -> RunDetail:
-        """One run: its config, its roster and the test metrics of every model so far."""
-        return await detail(run_id)
-
     @router.get(
-        "/runs/{run_id}/rounds",
+        "/runs/{run_id:path}/rounds",
         responses=answer([examples.ROUND]) | errors(404, 422),
         tags=["runs"],
     )
@@ -170,19 +166,19 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         return await committed_rounds(run_id, after)
 
     @router.get(
-        "/runs/{run_id}/history.json",
+        "/runs/{run_id:path}/history.json",
         response_model=History,
         responses=answer(examples.HISTORY) | errors(404, 422),
         tags=["runs"],
     )
     async def history(run_id: str, response: Response) -> History:
         """The run with its metrics and rounds, as one file to keep."""
-        name = f"{run_id}-history.json"
+        name = f"{plain(run_id)}-history.json"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
         return History(run=await detail(run_id), rounds=await committed_rounds(run_id))
 
     @router.get(
-        "/runs/{run_id}/history.csv",
+        "/runs/{run_id:path}/history.csv",
         response_class=Response,
         responses=other("text/csv", history_csv(examples.RUN, [examples.ROUND]), "As a table.")
         | errors(404, 422),
@@ -192,10 +188,10 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """The rounds as a table to keep: a row for each silo in each round."""
         run = await detail(run_id)
         text = await run_in_threadpool(history_csv, run, await committed_rounds(run_id))
-        return download(text, "text/csv", f"{run_id}-history.csv")
+        return download(text, "text/csv", f"{plain(run_id)}-history.csv")
 
     @router.get(
-        "/runs/{run_id}/history.parquet",
+        "/runs/{run_id:path}/history.parquet",
         response_class=Response,
         responses=other(PARQUET, "(binary)", "The same table with types; settings are in it.")
         | errors(404, 422, 501),
@@ -205,10 +201,10 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """The same table as a Parquet file: types, null for what is not known, the run's config."""
         run = await detail(run_id)
         content = await run_in_threadpool(history_parquet, run, await committed_rounds(run_id))
-        return download(content, PARQUET, f"{run_id}-history.parquet")
+        return download(content, PARQUET, f"{plain(run_id)}-history.parquet")
 
     @router.get(
-        "/runs/{run_id}/card",
+        "/runs/{run_id:path}/card",
         response_class=Response,
         responses=other("text/markdown", markdown(examples.CARD), "README.md of a model folder.")
         | errors(404, 422),
@@ -223,7 +219,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         return download(markdown(found), "text/markdown", "README.md")
 
     @router.get(
-        "/runs/{run_id}/model",
+        "/runs/{run_id:path}/model",
         response_class=FileResponse,
         responses=other(
             "application/octet-stream", "(binary)", "Named `<run_id>-x<r>.safetensors`."
@@ -244,10 +240,20 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
                 continue
             after = await detail(run_id)
             if before.rounds_done == after.rounds_done:  # else the name would tell a wrong round
-                name = f"{run_id}-x{after.rounds_done}.safetensors"
+                name = f"{plain(run_id)}-x{after.rounds_done}.safetensors"
                 kind = "application/octet-stream"
                 return FileResponse(path, media_type=kind, filename=name, stat_result=stat)
         message = "the model changed while it was being opened. Try again in a moment."
         raise ApiError(503, "unavailable", message, {"Retry-After": "1"})
+
+    # the last: an id of older versions may have "/" in it
+    @router.get(
+        "/runs/{run_id:path}",
+        responses=answer(examples.RUN) | errors(404, 422),
+        tags=["runs"],
+    )
+    async def run(run_id: str) -> RunDetail:
+        """One run: its config, its roster and the test metrics of every model so far."""
+        return await detail(run_id)
 
     return router

@@ -5,7 +5,8 @@ import math
 import domo
 from domo.api.schema import SiloPhase
 from domo.errors import DomoError, LayoutMismatchError, ProtocolError, VersionError
-from domo_proto import PROTOCOL_VERSION, SILO_ID
+from domo.names import is_name
+from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
@@ -55,7 +56,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 f"{request.software_version}), the coordinator {PROTOCOL_VERSION} (domo "
                 f"{domo.__version__}); install the same version at both ends"
             )
-        if not SILO_ID.fullmatch(request.silo_id):
+        if not is_name(request.silo_id):
             raise ProtocolError(
                 f"{request.silo_id!r} is no silo name: letters, digits, '.', '_', '-', at most 64"
             )

@@ -53,8 +53,8 @@ class RunRow:
     stop_text: str | None = None
 
     def run_config(self) -> RunConfig:
-        """The configuration, checked."""
-        return RunConfig.model_validate(self.config)
+        """The configuration, as it was taken."""
+        return RunConfig.stored(self.config)
 
 
 class RunChanges(TypedDict, total=False):

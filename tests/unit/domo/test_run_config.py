@@ -39,6 +39,8 @@ def test_a_config_is_frozen() -> None:
     [
         ({"num_rounds": 0}, "num_rounds: Input should be greater than or equal to 1"),
         ({"name": "two words"}, "name: String should match pattern"),
+        ({"task": "../../../../p/x:Y"}, "task: Value error, must be a named task, such as digits"),
+        ({"task": "a:" + "x" * 199}, "task: Value error, must be a named task, such as digits"),
         ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
         ({"threads": 0}, "threads: Input should be greater than or equal to 1"),
         ({"local_lr": 0}, "local_lr: Input should be greater than 0"),

@@ -52,6 +52,8 @@ def test_with_a_list_only_what_is_on_it_may(tmp_path: Path) -> None:
 
 
 def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="not on this silo's list"):  # a module digits
+        prepare(offer("digits:Task"), options(tmp_path))
     with pytest.raises(TaskError, match="not on this silo's list"):
         prepare(offer("no_such_module:Task"), options(tmp_path))
     with pytest.raises(TaskError, match="there is no module 'no_such_module'"):

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import domo
 from domo.errors import ConfigError, ProtocolError, VersionError
+from domo.names import is_name
 from domo.ops.findings import (
     Finding,
     ok,
@@ -31,7 +32,7 @@ from domo_client.doctor.checks.dial import (
     spoken_without_tls,
 )
 from domo_client.loop.connect import COMPRESSIONS
-from domo_proto import PROTOCOL_VERSION, SILO_ID
+from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import CLIENT_OPTIONS, check_address, is_loopback, make_channel
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
@@ -60,7 +61,7 @@ def flags(setup: Setup) -> Iterator[Finding]:
             text = f"{setup.server} is another machine, and no TLS file is given"
             mend = "--tls-ca, and --tls-cert and --tls-key; --insecure on a network that you trust"
             yield problem(text, mend)
-    if not SILO_ID.fullmatch(setup.name):
+    if not is_name(setup.name):
         good = False
         text = f"{setup.name!r} is no silo name: letters, digits, '.', '_', '-', at most 64"
         yield problem(text, "choose another --name")

@@ -29,7 +29,9 @@ const BOUNDS = [
 /** What is wrong with a text for a setting; "" if nothing is. */
 export function faultOf(rule, text) {
   if (!text) return rule.required ? "needed" : "";
-  if (rule.pattern && !new RegExp(rule.pattern).test(text)) return "letters, digits, . _ - only";
+  if (rule.pattern && !new RegExp(rule.pattern).test(text)) {
+    return `letters, digits, ${rule.pattern.includes(":") ? ". : _ -" : ". _ -"} only`;
+  }
   if (rule.type !== "integer" && rule.type !== "number") return "";
   const value = Number(text);
   if (!Number.isFinite(value)) return "must be a number";

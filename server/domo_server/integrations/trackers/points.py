@@ -76,7 +76,7 @@ def _of_round(record: RoundRecord, at_s: float) -> Iterator[Point]:
 
 def settings_of(run: RunDetail) -> dict[str, str | float]:
     """The hyperparameters that the method uses, and what is trained."""
-    fields = of_config(RunConfig.model_validate(run.config))
+    fields = of_config(RunConfig.stored(run.config))
     found: dict[str, str | float] = {k: fields[k] for k in ("task", "method", "seed")}
     for constant in fields["constants"]:
         value = constant.value

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from domo.api.schema import ENDED, RunDetail
+from domo.names import plain
 from domo_server.integrations.trackers.points import Point, settings_of
 
 COMPLETE = "domo-complete"
@@ -56,7 +57,7 @@ class TensorBoardWriter:
 
 def folder_name(run: RunDetail) -> str:
     """Its id and when it was queued: another coordinator may have a run of the same id."""
-    return f"{run.run_id}-{datetime.fromisoformat(run.created_at):%Y%m%d-%H%M%S}"
+    return f"{plain(run.run_id)}-{datetime.fromisoformat(run.created_at):%Y%m%d-%H%M%S}"
 
 
 def read_points(folder: Path) -> set[tuple[str, int]]:

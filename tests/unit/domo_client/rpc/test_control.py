@@ -25,6 +25,7 @@ def test_a_setting_of_a_newer_version_at_its_default_is_no_obstacle() -> None:
         (offered(compile="max", zeta=1), "another", "it uses compile, zeta. Use the coordinator's"),
         (offered(batch_size=64), CONFIG.digest, "its defaults are others"),
         (offered(method="DOMO-3"), CONFIG.digest, "its settings: .*DOMO-3"),
+        (offered(task="../../p/x:Y"), CONFIG.digest, "its settings: .*must be a named task"),
         (offered()[:-1], CONFIG.digest, "does not understand the run"),
         ("7", CONFIG.digest, "does not understand the run"),
     ],

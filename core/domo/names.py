@@ -1,0 +1,32 @@
+"""What may become a part of a path or of a URL: the names of runs, silos and tasks.
+
+They come from whoever may submit a run, from peers, and from files, and nobody's name leads out of
+a folder.
+"""
+
+import re
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Of a run or a silo."""
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9_-]*"
+TASK = rf"{_WORD}(\.{_WORD})*(:{_WORD}(\.{_WORD})*)?"
+"""A named task, with its number of classes or not, or `module.path:Class`."""
+MOST_TASK = 200
+"""Characters of a task."""
+MOST_TITLE = 100
+"""Characters of a name that is made of others; a run's id, with a number before it, has 128."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a run or a silo may be called so."""
+    return re.fullmatch(NAME, text) is not None
+
+
+def is_task(text: str) -> bool:
+    """Whether a task may be written so; there may be none of this name."""
+    return len(text) <= MOST_TASK and re.fullmatch(TASK, text) is not None
+
+
+def plain(text: str) -> str:
+    """A text as a part of a file's name or of a URL: what has no place there becomes `-`."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)

@@ -1,0 +1,40 @@
+import pytest
+
+from domo.names import is_name, is_task, plain
+
+
+@pytest.mark.parametrize("name", ["a", "Site-1.b_c", "0", "x" * 64])
+def test_names(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "-a", ".", "a b", "a/b", "../a", "x" * 65, "a\n", "ä"])
+def test_no_names(name: str) -> None:
+    assert not is_name(name)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        *("digits", "fashion-mnist-cnn", "imagefolder:10", "a:B", "my_tasks.scans:Tumours"),
+        *("a.b:C.D", "my-tasks:Tumours", "_own:_Task", "x" * 200),
+    ],
+)
+def test_tasks(task: str) -> None:
+    assert is_task(task)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        *("", ":", "a:", ":B", "a:B:C", "a..b:C", ".a:B", "a.:B", "../p/x:Y", "a/b:C", "a\\b:C"),
+        *("-a:B", "a b:C", "a:B\n", "a%2fb:C", "ä:B", "x" * 201),
+    ],
+)
+def test_no_tasks(task: str) -> None:
+    assert not is_task(task)
+
+
+def test_a_plain_text_is_part_of_a_name() -> None:
+    assert plain("1-domo-../../p/x.y\n") == "1-domo-..-..-p-x.y-"
+    assert plain("Site-1.b_c") == "Site-1.b_c"
