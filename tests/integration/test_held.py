@@ -2,16 +2,24 @@
 
 import asyncio
 import contextlib
+import queue
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+import domo_client
 import domo_server.coordinator.queue
 import domo_server.runs.durable
 from domo.errors import CoordinatorUnavailableError
 from domo.model.tensor_file import TensorFile
+from domo.tasks.base import ArrayDataset
+from tests.support.live.coordinator import coordinator, own_run
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, living, opened, play
+from tests.support.played.raw import Raw
 
 A, B = SILOS[:2]
 SETTINGS = {"roster": [A, B], "num_rounds": 3}
@@ -150,5 +158,152 @@ def test_a_stop_that_waits_for_the_disk_outlives_a_restart(
         await lab.c.shutdown()
         await lab.c.events.close()
         lab.store.close()
+
+    play(go())
+
+
+def shorten(path: Path) -> bytes:
+    """Cut the second half of a file off; returns the whole."""
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(len(whole) // 2)
+    return whole
+
+
+def test_silos_wait_for_a_model_that_became_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the coordinator's fault: no silo declines, and none is told where its files are."""
+    monkeypatch.setattr(domo_server.coordinator.queue, "RETRY_S", 0.2)
+    folder, troubles = tmp_path / "a", queue.Queue[str]()
+    folder.mkdir()
+    (folder / "instance-id").write_text("i")
+    run = own_run(tmp_path, nn.Linear(2, 1), evaluate_every=0)
+    data = ArrayDataset(torch.ones(4, 2), torch.ones(4, 1))
+
+    def train() -> None:
+        options = {"state_dir": folder, "on_trouble": troubles.put}
+        with domo_client.connect(server.address, "site-a", **options) as silo:
+            for rnd in silo.rounds(nn.Linear(2, 1), samples=4):
+                for inputs, _ in rnd.batches(data):
+                    rnd.model(inputs).sum().backward()
+                    rnd.optimizer().step()
+
+    with coordinator(tmp_path, run) as server:
+        raw = Raw(server)
+        raw.join()
+        raw.enroll(num_samples=4, num_eval_samples=1)
+        raw.fetch()
+        raw.submit()
+        raw.close()
+        server.until("/events", lambda events: any(e["kind"] == "round-committed" for e in events))
+        path = server.state_dir / "runs" / server.run_ids[0] / "checkpoints/x000001.safetensors"
+        whole = shorten(path)
+        thread = threading.Thread(target=train)
+        thread.start()
+        said = troubles.get(timeout=60)
+        shown = server.until(
+            f"/runs/{server.run_ids[0]}", lambda run: "shorter" in (run["stalled"] or "")
+        )
+        (told,) = server.get("/events?kind=disk")
+        path.write_bytes(whole)
+        thread.join(60)
+        ended = server.ended()
+        assert server.get("/events?kind=declined") == []
+        while not troubles.empty():
+            said += troubles.get()
+    assert "the coordinator cannot read a file of the run; its admin is told" in said
+    assert str(tmp_path) not in said
+    assert told["text"] == (
+        f"a model cannot be sent: {path} is shorter than it says; mount or restore the run's "
+        "files, or stop it"
+    )
+    assert shown["state"] == "OPEN"
+    assert str(path) in shown["stalled"]
+    assert (ended["state"], ended["rounds_done"]) == ("FINISHED", 2)
+
+
+def test_a_sum_waits_for_a_model_that_became_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domo_server.coordinator.queue, "RETRY_S", 0.2)
+
+    async def go() -> None:
+        folder = await first_round(tmp_path)
+        async with life(tmp_path, **SETTINGS) as lab:
+            for name in (A, B):
+                await lab.join(name)
+            path = folder / "checkpoints" / "x000001.safetensors"
+            await lab.send_all(A)
+            whole = shorten(path)
+            await lab.send_all(B)
+            await lab.until(lambda: lab.run.stuck)
+            path.write_bytes(whole)
+            await lab.round_open(2)
+            assert lab.run.stuck is None
+            await lab.send_all(A, B)
+            assert (await lab.ended()).state == "FINISHED"
+
+    play(go())
+
+
+def test_an_update_that_became_shorter_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domo_server.coordinator.queue, "RETRY_S", 0.2)
+
+    async def go() -> None:
+        async with opened(tmp_path, **SETTINGS) as lab:
+            await lab.send_all(A)
+            (update,) = lab.run.spool.glob("*.update")
+            shorten(update)
+            first = lab.run
+            await lab.send_all(B)
+            await lab.until(lambda: lab.run is not first and lab.run.ready, "loaded again")
+            await lab.round_open(0)
+            assert set(lab.run.accepted) == {B}
+            await lab.send_all(A)
+            await lab.round_open(1)
+
+    play(go())
+
+
+def test_a_run_is_stopped_without_the_model_that_became_shorter(tmp_path: Path) -> None:
+    async def go() -> None:
+        folder = await first_round(tmp_path)
+        async with life(tmp_path, **SETTINGS) as lab:
+            shorten(folder / "checkpoints" / "x000001.safetensors")
+            await lab.view.stop(RUN_ID)
+            result = await lab.ended()
+            assert result.state == "STOPPED"
+            assert result.detail.startswith(
+                "stopped by the admin; its model could not be written: "
+            )
+
+    play(go())
+
+
+def test_a_run_does_not_finish_without_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domo_server.coordinator.queue, "RETRY_S", 0.2)
+
+    async def go() -> None:
+        async with life(tmp_path, roster=[A, B], num_rounds=1, evaluate_every=1) as lab:
+            assert lab.run.layout is not None
+            layout = bytes.fromhex(lab.run.layout.digest)
+            for name, tests in ((A, 8), (B, 0)):
+                await lab.run.enroll(await lab.join(name), layout, 8, tests)
+            await lab.round_open(0)
+            await lab.send_all(A, B)
+            await lab.until(lambda: lab.run.state.phase == "EVALUATING")
+            await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+            path = lab.run.folder / "checkpoints" / "x000001.safetensors"
+            whole = shorten(path)
+            await lab.run.add_evaluation(A, 1, {"loss": (1.0, 8)})
+            await lab.until(lambda: lab.run.stuck)
+            assert not lab.run.state.ended
+            path.write_bytes(whole)
+            assert (await lab.ended()).state == "FINISHED"
 
     play(go())

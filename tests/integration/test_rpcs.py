@@ -16,8 +16,12 @@ from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import FRAME_BYTES, encode_frame
 from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
+from domo_server.rpc.access import BUG, UNREADABLE
+from domo_server.silos.sessions import Sessions
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.played.raw import GOOD, Raw, fault
+
+SECRET = "/srv/secret/x.safetensors"
 
 
 @pytest.fixture
@@ -92,6 +96,50 @@ def test_a_session_is_needed_everywhere(raw: Raw) -> None:
         says(fault(call, request(session="made up"), timeout=30), SessionError, text)
     says(fault(raw.fetch), SessionError, text)
     says(fault(raw.submit), SessionError, text)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OSError(5, "Input/output error", SECRET),
+            "the coordinator's disk says: Input/output error",
+        ),
+        (errors.StateError(f"{SECRET} is shorter than it says"), UNREADABLE),
+        (KeyError(SECRET), BUG),
+    ],
+)
+def test_what_is_the_coordinators_own_fault_is_retryable_and_names_no_path(
+    error: Exception, said: str, trainer: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all rpcs, those that stream too."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Sessions, "get", fail)
+    monkeypatch.setattr(Sessions, "join", fail)
+    stub, silo = trainer.stub, {"session": trainer.session}
+    calls = {
+        "WaitForRun": lambda: stub.WaitForRun(pb.WaitForRunRequest(**silo), timeout=30),
+        "Enroll": lambda: stub.Enroll(pb.EnrollRequest(**silo), timeout=30),
+        "Decline": lambda: stub.Decline(pb.DeclineRequest(**silo), timeout=30),
+        "UploadStatus": trainer.status,
+        "ReportEvaluation": lambda: stub.ReportEvaluation(
+            pb.ReportEvaluationRequest(**silo), timeout=30
+        ),
+        "Report": lambda: stub.Report(pb.ReportRequest(**silo), timeout=30),
+        "Leave": lambda: stub.Leave(pb.LeaveRequest(**silo), timeout=30),
+        "Attend": lambda: list(stub.Attend(pb.AttendRequest(**silo), timeout=30)),
+        "Join": trainer.join,
+        "FetchRound": trainer.fetch,
+        "SubmitUpdate": trainer.submit,
+    }
+    service = pb.DESCRIPTOR.services_by_name["Federation"]
+    assert set(calls) == {m.name for m in service.methods} | {"FetchRound", "SubmitUpdate"}
+    for name, call in calls.items():
+        answer = fault(call)
+        assert (name, type(answer), str(answer)) == (name, errors.CoordinatorUnavailableError, said)
 
 
 def test_what_a_silo_says_of_itself(trainer: Raw, server: Coordinator) -> None:

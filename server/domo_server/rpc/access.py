@@ -1,24 +1,37 @@
 """What every rpc needs: who asks, and errors as statuses."""
 
 import functools
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc.aio
 
-from domo.errors import AccessError, CoordinatorUnavailableError, DomoError, ProtocolError
+from domo.errors import (
+    AccessError,
+    CoordinatorUnavailableError,
+    DomoError,
+    ProtocolError,
+    StateError,
+)
 from domo.ops.logs import log_context
 from domo_proto.errors import ERROR_KEY, status_of
 from domo_server.coordinator.coordinator import Coordinator
-from domo_server.runs.durable import said_by_disk
 from domo_server.runs.run import Run
 from domo_server.silos.sessions import Session
+
+log = logging.getLogger(__name__)
 
 MAX_TEXT = 2000
 MAX_METRICS = 64
 MAX_SUM = 1e100
 """Numbers beyond this are no measurement, and their sums would not be finite."""
+UNREADABLE = (
+    "the coordinator cannot read a file of the run; its admin is told, and it goes on by itself "
+    "once that is mended"
+)
+BUG = "internal error at the coordinator; its log has the details"
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
@@ -26,26 +39,40 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 def answers(handler: Handler) -> Handler:
     """Turn an error into its status, with the class by name in the trailing metadata.
 
-    What the disk refuses is retryable: there may be room later.
+    What is the coordinator's own fault is retryable: silos wait until its admin has mended it.
     """
 
     @functools.wraps(handler)
     async def wrapped(self: Any, request: Any, context: Context) -> Any:
         try:
             return await handler(self, request, context)
-        except DomoError as error:
-            return await abort(context, error, self._coordinator)
-        except OSError as error:
-            said = CoordinatorUnavailableError(said_by_disk(error))
-            return await abort(context, said, self._coordinator)
+        except grpc.aio.BaseError:  # the call is over
+            raise
+        except Exception as error:
+            said = _for_silo(error)
+            self._coordinator.counters.rpc_error(said)
+            key = ((ERROR_KEY, type(said).__name__),)
+            return await context.abort(status_of(said), str(said), key)
 
     return wrapped  # type: ignore[return-value]
 
 
-async def abort(context: Context, error: DomoError, coordinator: Coordinator) -> Any:
-    """End a call with the status of an error."""
-    coordinator.counters.rpc_error(error)
-    await context.abort(status_of(error), str(error), ((ERROR_KEY, type(error).__name__),))
+def _for_silo(error: Exception) -> DomoError:
+    """An error as a silo is told it: without the coordinator's paths."""
+    if isinstance(error, OSError):
+        why = error.strerror or type(error).__name__
+        return CoordinatorUnavailableError(f"the coordinator's disk says: {why}")
+    if isinstance(error, StateError):
+        return CoordinatorUnavailableError(UNREADABLE)
+    if not isinstance(error, DomoError):
+        log.error("a call of a silo failed", exc_info=error)
+        return CoordinatorUnavailableError(BUG)
+    return error
+
+
+def without_folder(text: str, coordinator: Coordinator) -> str:
+    """A text that admins see too, as a silo is told it: paths begin at the state folder."""
+    return text.replace(f"{coordinator.state_dir}/", "")
 
 
 def principals(context: Context) -> set[str] | None:

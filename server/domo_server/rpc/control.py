@@ -199,8 +199,10 @@ class FederationServicer(pb_grpc.FederationServicer):
         if run is not None:
             if run.state.ended or run.stop_text is not None:
                 directive = pb.STOP_RUN
-            elif session.phase in ("training", "uploading") and run.should_abandon(
-                session.silo_id, request.round_index
+            elif (
+                run.ready  # else it is being loaded, and may go on with this round
+                and session.phase in ("training", "uploading")
+                and run.should_abandon(session.silo_id, request.round_index)
             ):
                 directive = pb.ABANDON_ROUND
         self._coordinator.broadcast.notify()

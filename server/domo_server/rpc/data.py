@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 from prometheus_client import Counter
 
-from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError
+from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError, StateError
 from domo_proto.codec import decode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
@@ -21,10 +21,10 @@ from domo_server.rpc.access import (
     MAX_SUM,
     Callers,
     Context,
-    abort,
     answers,
     digest_of,
     refuse,
+    without_folder,
 )
 from domo_server.rpc.transfers import Progress, Transfers
 from domo_server.runs.assignment import Turn
@@ -49,15 +49,13 @@ class DataServicer:
         self._coordinator, self._callers = coordinator, Callers(coordinator)
         self._downloads, self._uploads = Transfers(), Transfers()
 
+    @answers
     async def FetchRound(self, message: bytes, context: Context) -> None:
         """Long-poll for the silo's next turn, then stream what it lacks."""
-        try:
-            request = parse(pb.FetchRequest, message)
-            session = self._callers.session(request.session, context)
-            async with self._downloads.newest(session.silo_id) as progress:
-                await self._answer(request, session, context, progress)
-        except DomoError as error:
-            await abort(context, error, self._coordinator)
+        request = parse(pb.FetchRequest, message)
+        session = self._callers.session(request.session, context)
+        async with self._downloads.newest(session.silo_id) as progress:
+            await self._answer(request, session, context, progress)
 
     async def _answer(
         self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
@@ -102,7 +100,7 @@ class DataServicer:
             inference_scale=turn.inference_scale,
             evaluate=turn.evaluate,
             outcome=turn.outcome,
-            outcome_text=turn.text,
+            outcome_text=without_folder(turn.text, self._coordinator),
             remaining_s=turn.remaining_s,
             **_counted(turn),
             vectors=[
@@ -122,7 +120,11 @@ class DataServicer:
         for vector_id, start in starts.items():
             wire, at = turn.vectors[vector_id], start
             while at < wire.num_bytes:
-                frame, at = await wire.frame(at, zstd)
+                try:
+                    frame, at = await wire.frame(at, zstd)
+                except (OSError, StateError) as error:
+                    run.note_damage(error)
+                    raise
                 await context.write(frame)
                 sent.inc(len(frame))
                 progress.made()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
-from domo.errors import DomoError, RoundTimeoutError, TransportError
+from domo.errors import DomoError, RoundTimeoutError, StateError, TransportError
 from domo.model.card import metadata_of
 from domo.model.tensor_file import TensorFile
 from domo_server.rounds.aggregate import make_record, sum_round
@@ -26,6 +26,7 @@ from domo_server.rounds.state import (
 )
 from domo_server.runs.card import make_card
 from domo_server.runs.durable import Durable, said_by_disk, set_state
+from domo_server.runs.receiver import of_its_files
 from domo_server.runs.recovery import committed, load
 from domo_server.runs.run import NOBODY, Run
 from domo_server.store.checkpoint import (
@@ -65,7 +66,8 @@ class RunLoop:
         """Run to the end; faults become the state FAILED with the reason.
 
         Raises:
-            OSError, TransportError: The disk or the database; it may be tried again.
+            OSError, TransportError: The disk, the database or a file of the run; it may be tried
+                again.
         """
         run = self._run
         run.state = RoundState(run.state.phase, row.rounds_done)
@@ -84,6 +86,10 @@ class RunLoop:
                 raise  # not the run's fault: it is loaded again
             why = "" if run.ready else f"; it could not be loaded: {said_by_disk(error)}"
             await self._end(Signal.STOP, run.stop_text + why)
+        except StateError as error:
+            if run.ready:
+                raise of_its_files(error) from error
+            await self._end(Signal.FAIL, str(error))  # it is to begin with what is no model
         except DomoError as error:
             await self._end(Signal.FAIL, str(error))
         except Exception as error:
@@ -121,6 +127,7 @@ class RunLoop:
         while True:
             if run.saving is not None and run.saving.done():
                 await self._settle()  # raises why it could not be done
+            self._check_files()
             if run.stop_text is not None:
                 await self._end(Signal.STOP, run.stop_text)
                 return False
@@ -140,6 +147,10 @@ class RunLoop:
             if verdict.action == "fail":
                 raise RoundTimeoutError(verdict.text, verdict.missing)
             await run.broadcast.changed(min(verdict.wait_s or LOOK_S, LOOK_S))
+
+    def _check_files(self) -> None:
+        if self._run.damage is not None and self._run.stop_text is None:
+            raise self._run.damage
 
     async def _pause_or_resume(self) -> None:
         run = self._run
@@ -280,6 +291,7 @@ class RunLoop:
             left = end - run.clock()
             if run.stop_text is not None or left <= 0:
                 break
+            self._check_files()
             run.detail = f"testing the final model at {', '.join(waiting)}"
             await run.broadcast.changed(min(left, 1.0))
         await self._end(Signal.EVALUATED, f"all {r} rounds are committed")
@@ -292,7 +304,12 @@ class RunLoop:
         await self._settle()
         run.detail = text
         if run.server is not None and run.layout is not None:
-            await self._lastly(self._export, advance(run.state, signal).phase, now_text())
+            try:
+                await self._lastly(self._export, advance(run.state, signal).phase, now_text())
+            except StateError as error:
+                if signal is Signal.EVALUATED:
+                    raise  # it does not end without its model
+                run.detail = text = f"{text}; its model could not be written: {error}"
             await asyncio.to_thread(self._tidy)
         run.move(signal)
         phase = run.state.phase

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from domo.errors import ProtocolError
+from domo.errors import CoordinatorUnavailableError, ProtocolError, StateError
 from domo.model.flat import Layout, Section
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
@@ -40,6 +40,11 @@ BUFFER_IDS = {
     Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
 }
 MAX_PARTS_SHOWN = 8
+
+
+def of_its_files(error: OSError | StateError) -> CoordinatorUnavailableError:
+    """A file of a run is missing or damaged: silos wait until it is mounted, or restored."""
+    return CoordinatorUnavailableError(f"{error}; mount or restore the run's files, or stop it")
 
 
 class Intake(Members):
@@ -76,6 +81,7 @@ class Intake(Members):
         self.stop_text: str | None = None
         self.pause_wanted = False
         self.revision = 0
+        self.damage: CoordinatorUnavailableError | None = None
         self._locks: dict[str, asyncio.Lock] = {}
 
     def say(self, kind: str, text: str, silo_id: str | None = None) -> None:
@@ -203,6 +209,13 @@ class Intake(Members):
             self.say("disk", f"updates cannot be kept: {why}")
         self.disk = why
         self.broadcast.notify()
+
+    def note_damage(self, error: OSError | StateError) -> None:
+        """A file that silos fetch cannot be read: the run is loaded again, once that can be."""
+        if self.damage is None:
+            self.damage = of_its_files(error)
+            self.say("disk", f"a model cannot be sent: {self.damage}")
+            self.broadcast.notify()
 
     async def add_evaluation(
         self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from shutil import copyfile, rmtree
 
-from domo.errors import CoordinatorUnavailableError, StateError
+from domo.errors import StateError
 from domo.model.flat import Section
 from domo.model.model_file import open_model, save_model
 from domo.model.tensor_file import TensorFile
@@ -15,6 +15,7 @@ from domo.training.initial import build_initial
 from domo_proto.codec import VectorId
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import Durable, set_state
+from domo_server.runs.receiver import of_its_files
 from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
 from domo_server.store.checkpoint import (
@@ -50,8 +51,7 @@ async def load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | No
     except StateError as error:
         if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):
             raise
-        text = f"{error}; mount or restore the run's files, or stop it"
-        raise CoordinatorUnavailableError(text) from error
+        raise of_its_files(error) from error
 
 
 async def _load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | None, bool]:

@@ -111,6 +111,7 @@ def save_checkpoint(folder: Path, made: Checkpoint) -> str:
     made.file.sync()
     if temporary.exists():  # else an earlier attempt failed after this
         temporary.replace(path)
+    made.file.path = path
     files.sync_path(folder)
     return path.name
 

@@ -17,7 +17,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-from domo.errors import ChecksumError, DivergenceError, ProtocolError
+from domo.errors import ChecksumError, DivergenceError, ProtocolError, StateError
 from domo.fold import ReadBlock, dot
 from domo.model.flat import byte_view
 from domo.run_config import UpdateDtype
@@ -280,7 +280,7 @@ class SpooledUpdate:
 
     def _read(self, at: int, view: memoryview) -> None:
         if not read_at(self._file.fileno(), at, view):
-            raise ProtocolError(f"{self._file.name} is shorter than it was when accepted")
+            raise StateError(f"{self._file.name} is shorter than it was when accepted")
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 import xxhash
 
-from domo.errors import ChecksumError, DivergenceError, ProtocolError
+from domo.errors import ChecksumError, DivergenceError, ProtocolError, StateError
 from domo.model.flat import byte_view
 from domo.storage.part_file import MARK, mark_path
 from domo_proto.codec import Frame
@@ -224,7 +224,7 @@ def test_a_spooled_update_is_read_by_vector_and_block(tmp_path: Path) -> None:
     assert torch.equal(read(3, 5), torch.tensor([4.0, 5.0]))
     assert spooled.whole(BUFFERS).tolist() == [1, 2, 3]
     os.truncate(path, 20)
-    with pytest.raises(ProtocolError, match="shorter than it was when accepted"):
+    with pytest.raises(StateError, match="shorter than it was when accepted"):
         read(0, 10)
     spooled.close()
 
