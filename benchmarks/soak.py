@@ -14,7 +14,7 @@ Three parts, each with a coordinator process and four silos:
    It is paused for each look; what a process holds then depends on how far it is in its round by
    some vectors, so each figure is the least of three looks, 8, 4 and 0 rounds before.
 
-About five minutes on two CPU cores. The short version is tests/integration/test_no_growth.py.
+About five minutes on two CPU cores. The short version is tests/processes/test_no_growth.py.
 """
 
 import argparse

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +16,7 @@ from domo.storage.state_folder import lock_folder
 from domo_server import cli
 from domo_server.store.database import open_database, versions
 from tests.support.certificates import Authority, Pair
+from tests.support.faults.small_disk import small_disk
 from tests.support.findings import Outcome
 from tests.support.live.coordinator import coordinator
 from tests.support.live.killable import free_port
@@ -121,24 +120,14 @@ def test_a_state_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if shutil.which("mount") is None or os.geteuid():
-        pytest.skip("mounting a small tmpfs needs root")
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "4m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_no_disk(small_disk: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, state_dir=str(small_disk / "state"))
-    check(path).blames("disk space", f"4.2 MB are free in {small_disk}", "make room")
+def test_no_disk(disk: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, state_dir=str(disk / "state"))
+    check(path).blames("disk space", f"4.2 MB are free in {disk}", "make room")
 
 
 def test_certificates(tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
-"""Pause, resume, stop, drop and re-admit, and SIGTERM: what each does to a run in any state."""
+"""Pause, resume, stop, drop and re-admit: what each does to a run in any state."""
 
 import asyncio
-import json
-import signal
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,6 @@ from domo_proto.codec import VectorId
 from domo_server.runs.run import NOBODY
 from domo_server.store.checkpoint import save_checkpoint
 from tests.support.live.coordinator import coordinator
-from tests.support.live.federation import federation
 from tests.support.live.silos import agents, options
 from tests.support.played.lab import RUN_ID, SILOS, Clock, Lab, life, opened, play
 from tests.support.tasks.gated import GatedTask
@@ -514,46 +510,3 @@ def test_a_shutdown_finishes_what_is_being_written(
     play(before())
     monkeypatch.setattr(domo_server.runs.loop, "save_checkpoint", save_checkpoint)
     play(after())
-
-
-RUN = f"""
-name = "r"
-task = "{TASK}"
-num_rounds = 2
-roster = ["site-a"]
-local_steps = 3
-batch_size = 8
-initial_model = "x0.safetensors"
-evaluate_every = 0
-"""
-
-
-@pytest.mark.e2e
-def test_sigterm_ends_both_ends_with_0_and_the_run_goes_on(tmp_path: Path) -> None:
-    save_initial(GatedTask().build_model(), tmp_path / "x0.safetensors")
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "samples.txt").write_text("20")
-    (data / "hold-1").touch()
-    with federation(tmp_path) as fed:
-        fed.start_server(f"[[runs]]\n{RUN}")
-        fed.start_silo(A, "--data", str(data), "--task", TASK)
-        fed.silos[A].wait_for("round 1 of 2: 3 steps")
-        end = time.monotonic() + 60
-        while not (data / "training-1").exists():
-            assert time.monotonic() < end, fed.silos[A].output
-            time.sleep(0.02)
-        assert fed.silos[A].stop(signal.SIGTERM) == 0, fed.silos[A].output
-        assert "site-a: stopped" in fed.silos[A].output
-        fed.start_silo(A, "--data", str(data), "--task", TASK)
-        assert fed.server is not None
-        assert fed.server.stop(signal.SIGTERM) == 0, fed.server.output
-        assert "Traceback" not in fed.server.output
-        fed.start_server(f"[[runs]]\n{RUN}", listen=fed.address)
-        (data / "hold-1").unlink()
-        fed.server.wait_for("all 2 rounds are committed")
-        with urllib.request.urlopen(f"{fed.url}/api/v1/runs/1-r/rounds", timeout=30) as answer:
-            assert [len(r["participants"]) for r in json.load(answer)] == [1, 1]
-        for process in (fed.silos[A], fed.server):
-            assert process.stop(signal.SIGTERM) == 0, process.output
-            assert "Traceback" not in process.output

@@ -7,8 +7,6 @@ import asyncio
 import errno
 import json
 import os
-import shutil
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +29,7 @@ from domo.simulation import SimulatedSilo, simulate
 from domo.training.batches import BatchLoader
 from domo.training.initial import build_initial, save_initial
 from domo_proto.v1 import federation_pb2 as pb
+from tests.support.faults.small_disk import small_disk
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.silos import Agent, agents, options
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, play
@@ -40,7 +39,7 @@ from tests.support.tasks.failing import WideTask
 A, B = SILOS[:2]
 TASK = "tests.support.tasks.failing:WideTask"
 FULL = os.strerror(errno.ENOSPC)
-SIZE = 16 << 20
+SIZE = "16m"
 
 
 class Disk:
@@ -66,18 +65,8 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or os.geteuid():
-        pytest.skip("mounting a small tmpfs needs root")
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", SIZE) as folder:
         yield Disk(folder)
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(autouse=True)

@@ -4,82 +4,54 @@ The coordinators, sockets and certificates are real; a set-up must be blamed for
 nothing else.
 """
 
-import json
-import logging
 import os
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health, health_pb2_grpc
-from typer.testing import CliRunner
 
 import domo_client
 from domo.errors import CoordinatorUnavailableError
-from domo.ops.logs import StderrHandler
-from domo_client import cli
 from domo_client.doctor.checks import network
 from domo_client.state.folder import SiloState
 from domo_proto.channel import TlsFiles
 from tests.support.certificates import Authority, Pair
-from tests.support.findings import Outcome
+from tests.support.faults.small_disk import small_disk
 from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.doctored import (
+    LONG,
+    Papers,
+    doctor,
+    flags,
+    nobody_came,
+    of,
+    signed,
+    tls_flags,
+    write_images,
+)
 from tests.support.live.killable import free_port
 
 ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
-LONG = (-1, 100)
-runner = CliRunner()
-
-
-class Papers(NamedTuple):
-    """What a CA has signed, and another CA."""
-
-    ca: Authority
-    stranger: Authority
-    server: Pair
-    site_a: Pair
 
 
 @pytest.fixture(autouse=True)
-def _no_proxies_and_logging_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
-    root = logging.getLogger()
-    level = root.level
-    yield
-    root.setLevel(level)
-    for handler in [h for h in root.handlers if isinstance(h, StderrHandler)]:
-        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="module")
 def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    folder = tmp_path_factory.mktemp("certificates")
-    ca = Authority(folder / "ours", "ca", LONG)
-    stranger = Authority(folder / "theirs", "stranger", LONG)
-    return Papers(
-        ca, stranger, ca.sign("coordinator", "localhost", "127.0.0.1"), ca.sign("site-a", "site-a")
-    )
-
-
-def of(papers: Papers, pair: Pair | None = None, mutual: bool = True) -> dict[str, Path]:
-    """The table [server.tls]."""
-    pair = pair or papers.server
-    files = {"cert": pair.cert, "key": pair.key}
-    return files | {"client_ca": papers.ca.cert} if mutual else files
+    return signed(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
@@ -98,71 +70,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data of a silo for the task `digits`."""
-    folder = tmp_path_factory.mktemp("data")
-    source = np.random.default_rng(0)
-    for part, n in (("train", 40), ("test", 10)):
-        inputs = source.random((n, 1, 8, 8), np.float32)
-        np.savez(folder / f"{part}.npz", inputs=inputs, labels=np.arange(n) % 10)
-    return folder
-
-
-def tls_flags(papers: Papers, ca: Path | None = None, own: Pair | None = None) -> list[str]:
-    own = own or papers.site_a
-    return [
-        *("--tls-ca", str(ca or papers.ca.cert)),
-        *("--tls-cert", str(own.cert), "--tls-key", str(own.key)),
-    ]
-
-
-def flags(address: str, folder: Path, images: Path | None, *more: str) -> list[str]:
-    data = ["--data", str(images)] if images else []
-    state = ["--name", "site-a", "--state-dir", str(folder / "state")]
-    return ["doctor", "--server", address, *state, "--task", "digits", *data, *more]
-
-
-def doctor(*args: str) -> Outcome:
-    """In this process."""
-    result = runner.invoke(cli.app, [*args, "--json"])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    body = json.loads(result.stdout)
-    assert body["state"] == "problem" if result.exit_code else body["state"] in ("ok", "warning")
-    return Outcome(result.exit_code, body["checks"])
-
-
-def doctor_process(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """As an operator starts it."""
-    env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200", **variables}
-    paths = [variables.get("PYTHONPATH", ""), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    command = [str(BIN / "domo-client"), *args]
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-
-
-def nobody_came(server: Coordinator) -> None:
-    assert server.get("/silos") == []
-    assert not [e for e in server.get("/events") if e["silo_id"]]
+    return write_images(tmp_path_factory.mktemp("data"))
 
 
 # nothing is wrong
-
-
-def test_nothing_is_wrong(
-    server: Coordinator, papers: Papers, images: Path, tmp_path: Path
-) -> None:
-    args = flags(server.address, tmp_path, images, *tls_flags(papers), "--dashboard", server.url)
-    done = doctor_process(*args)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    lines = done.stdout.splitlines()
-    assert lines[-1] == f"nothing is wrong: site-a can join {server.address}"
-    assert all(line.startswith("ok  ") for line in lines[:-1])
-    for check in ("proxy", "DNS", "TCP", "gRPC", "protocol", "clock", "data", "dummy round"):
-        assert any(line.split("  ")[4:] and check in line for line in lines), check
-    assert "digits: 40 training and 10 test samples" in done.stdout
-    assert not (tmp_path / "state").exists()
-    nobody_came(server)
 
 
 def test_the_name_is_free_afterwards(papers: Papers, images: Path, tmp_path: Path) -> None:
@@ -237,32 +148,6 @@ def test_an_expired_certificate_of_the_coordinator(
         outcome.blames("server certificate", text, "ask the admin to renew it")
 
 
-@pytest.mark.parametrize(("shift", "side"), [(7200, "ahead of"), (-7200, "behind")])
-def test_a_clock_that_is_two_hours_off(
-    shift: int, side: str, plain: Coordinator, images: Path, tmp_path: Path
-) -> None:
-    args = flags(plain.address, tmp_path, images, "--dashboard", plain.url, "--json")
-    clock = str(ROOT / "tests/support/faults/shifted_clock")
-    done = doctor_process(*args, PYTHONPATH=clock, SHIFT_S=str(shift))
-    outcome = Outcome(done.returncode, json.loads(done.stdout)["checks"])
-    outcome.blames("clock", f"clock is 2 h 0 min {side} the coordinator's", "timedatectl")
-
-
-def test_a_clock_that_is_behind_without_a_dashboard(
-    papers: Papers, server: Coordinator, images: Path, tmp_path: Path
-) -> None:
-    """What was made lately is from the future."""
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "instance-id").write_text("0" * 32)
-    nobody = f"http://127.0.0.1:{free_port()}"
-    args = flags(server.address, tmp_path, images, *tls_flags(papers), "--dashboard", nobody)
-    assert doctor(*args).of("not checked") == {"clock"}
-    clock = str(ROOT / "tests/support/faults/shifted_clock")
-    done = doctor_process(*args, "--json", PYTHONPATH=clock, SHIFT_S="-7200")
-    outcome = Outcome(done.returncode, json.loads(done.stdout)["checks"])
-    outcome.blames("clock", "h 0 min behind", "set it")
-
-
 @pytest.mark.parametrize("variable", ["grpc_proxy", "https_proxy", "http_proxy"])
 def test_a_proxy_in_the_way(
     variable: str, plain: Coordinator, images: Path, tmp_path: Path, monkeypatch: Any
@@ -307,32 +192,20 @@ def test_data_that_cannot_be_read(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if shutil.which("mount") is None or os.geteuid():
-        pytest.skip("mounting a small tmpfs needs root")
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "4m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_no_disk(
-    full: bool, small_disk: Path, plain: Coordinator, images: Path, tmp_path: Path
-) -> None:
+def test_no_disk(full: bool, disk: Path, plain: Coordinator, images: Path, tmp_path: Path) -> None:
     if full:
-        with suppress(OSError), (small_disk / "ballast").open("ab", buffering=0) as f:
+        with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as f:
             while True:
                 f.write(bytes(4096))
-    outcome = doctor(*flags(plain.address, small_disk, images, "--dashboard", plain.url))
+    outcome = doctor(*flags(plain.address, disk, images, "--dashboard", plain.url))
     free = "0 B" if full else "4.2 MB"
-    outcome.blames("disk space", f"{free} are free in {small_disk}", "make room there")
+    outcome.blames("disk space", f"{free} are free in {disk}", "make room there")
 
 
 def test_a_wrong_device(plain: Coordinator, images: Path, tmp_path: Path) -> None:
@@ -608,27 +481,3 @@ def test_little_shared_memory(
     more = ["--dashboard", plain.url, "--workers", "1"]
     outcome = doctor(*flags(plain.address, tmp_path, images, *more))
     assert (outcome.code, outcome.of("warning")) == (0, {"shared memory"})
-
-
-def test_the_table_says_how_to_mend_it(tmp_path: Path, images: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    done = doctor_process(*flags(address, tmp_path, images))
-    assert done.returncode == 1
-    assert f"problem      TCP                    nothing listens at {address}" in done.stdout
-    table = done.stdout[done.stdout.index("how to mend it") :]
-    assert "is the coordinator started" in table
-    assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_it_can_be_stopped(tmp_path: Path) -> None:
-    """Ctrl-C while a port says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        address = "{}:{}".format(*mute.getsockname())
-        command = [str(BIN / "domo-client"), *flags(address, tmp_path, None)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as going:
-            mute.accept()[0].close()
-            with mute.accept()[0]:
-                going.send_signal(signal.SIGINT)
-                said = going.communicate(timeout=30)
-    assert going.returncode == 130
-    assert b"Traceback" not in said[0] + said[1]

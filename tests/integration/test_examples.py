@@ -6,19 +6,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from domo.commands.silos import shard_silos
 from domo.commands.split import write_silo_folders
 from domo.methods import PAPER_METHODS
-from domo.model.model_file import save_model
-from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulationResult, simulate
 from domo.tasks import load_task
-from domo.training.initial import build_initial
-from tests.support.live.federation import ROOT, Process, federation
+from tests.support.live.federation import ROOT
 
 TASK = "examples.own_task:OwnTask"
 NAMES = ("silo-0", "silo-1", "silo-2")
@@ -59,39 +54,6 @@ def test_the_own_task_learns_in_the_simulation(data: Path) -> None:
     accuracy = [r.metrics["accuracy"] for r in simulated(config, data).history]
     assert accuracy[0] < 0.3
     assert accuracy[-1] > 0.9
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_agents_and_an_own_loop_train_together_and_end_with_the_simulated_bytes(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x0 = tmp_path / "x0.safetensors"
-    settings = {"task": TASK, "num_rounds": 5, "num_silos": 3, "initial_model": str(x0)}
-    config = validate(RunConfig, settings, "test")
-    save_model(x0, *build_initial(load_task(TASK), config.seed))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with federation(tmp_path) as fed:
-        fed.start_server(
-            f'[[runs]]\nname = "own"\ntask = "{TASK}"\nnum_rounds = 5\nnum_silos = 3\n'
-            f'initial_model = "{x0}"\n',
-            "--exit-when-done",
-        )
-        for name in NAMES[:2]:
-            fed.start_silo(name, "--task", TASK, "--data", str(data / name))
-        command = ["python", "-m", "examples.own_loop", fed.address, "silo-2", str(data / "silo-2")]
-        loop = Process(command, tmp_path / "loop.log", tmp_path)
-        try:
-            assert loop.wait(120) == 0, loop.output
-        finally:
-            loop.kill()
-        fed.finish()
-        model = load_file(fed.state_dir / "runs" / "1-own" / "model.safetensors")
-    result = simulated(config, data)
-    expected = result.layout.state_dict(result.vectors)
-    assert model.keys() == expected.keys()
-    assert all(torch.equal(model[name], expected[name]) for name in expected)
 
 
 def test_every_error_text_of_the_operations_page_is_in_the_code() -> None:

@@ -5,8 +5,6 @@ import json
 import os
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,10 +122,3 @@ def test_a_database_of_another_coordinator(tmp_path: Path, monkeypatch: Any, cap
     assert left == [("0004",)], "a newer one that is refused must not migrate it"
     said = f"error: another domo-server (process {os.getpid()}) uses the database sqlite:///{file};"
     assert (code, text.startswith(said)) == (STATE, True)
-
-
-def test_what_is_wrong_is_said_before_torch_is_loaded() -> None:
-    modules = "domo_server.app, domo.remote.watch, domo_client.cli"
-    code = f"import sys, {modules}; print('torch' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"

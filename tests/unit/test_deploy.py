@@ -2,15 +2,12 @@
 
 import os
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
 
 from domo.tasks import load_task
 from domo_client.agent import parse_shard
@@ -201,36 +198,3 @@ def test_systemd_unit(program: str) -> None:
     assert re.search(r"^User=domo$", text, flags=re.M)
     used = set(re.findall(r"DOMO_SERVER_(\w+)=", text))
     assert used <= {name.upper() for name in ServerConfig.model_fields}
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
-def test_script_is_a_shell_script(path: Path) -> None:
-    assert os.access(path, os.X_OK)
-    subprocess.run(["sh", "-n", path], check=True)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_certificates_name_their_silos(tmp_path: Path) -> None:
-    command: list[str | Path] = [DEPLOY / "tls/make-certs.sh", tmp_path, "fl.example.org"]
-    subprocess.run([*command, "site-a", "site-b"], check=True, capture_output=True)
-    before = (tmp_path / "site-a.pem").read_bytes()
-    subprocess.run([*command, "site-c"], check=True, capture_output=True)
-    assert (tmp_path / "site-a.pem").read_bytes() == before
-    ca = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
-    wanted = {name: [name] for name in ("site-a", "site-b", "site-c")}
-    wanted["coordinator"] = ["fl.example.org", "localhost"]
-    for name, hosts in wanted.items():
-        made = x509.load_pem_x509_certificate((tmp_path / f"{name}.pem").read_bytes())
-        made.verify_directly_issued_by(ca)
-        alternative = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert alternative.get_values_for_type(x509.DNSName) == hosts
-        assert (tmp_path / f"{name}.key").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("name", ["ca", "coordinator", "a,DNS:b", "../x", ""])
-def test_certificates_refuse_names_that_are_none(tmp_path: Path, name: str) -> None:
-    command = [DEPLOY / "tls/make-certs.sh", tmp_path / "out", "fl.example.org", name]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "no name for a silo" in done.stderr
-    assert not (tmp_path / "out").exists()

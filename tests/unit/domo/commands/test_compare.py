@@ -20,7 +20,7 @@ from domo.commands.compare import (
     to_json,
 )
 from domo.commands.plot import _spread, plot
-from domo.errors import ConfigError, DivergenceError
+from domo.errors import ConfigError
 from domo.methods import PAPER_METHODS
 from domo.run_config import RunConfig
 
@@ -57,21 +57,6 @@ def test_every_cell_is_run_and_told(measured):
     assert c.curves["DOMO", 0] != c.curves["DOMO", 1]
     assert c.curves["DOMO", 0][0] == c.curves["FedAvg", 0][0]  # one initial model for a seed
     assert all(len(v) == 2 for v in c.losses.values())
-
-
-@pytest.mark.slow
-def test_processes_change_no_number(measured):
-    setting, c = measured
-    again = compare(setting, ("FedAvg", "DOMO"), (0, 1), jobs=2)
-    assert again == c
-
-
-@pytest.mark.slow
-def test_a_fault_in_another_process_arrives_with_its_name(measured):
-    setting, _ = measured
-    wild = replace(setting, config=setting.config.model_copy(update={"local_lr": 1e30}))
-    with pytest.raises(DivergenceError, match=r"^FedAvg, seed 3: round 1, silo-0: "):
-        compare(wild, ("FedAvg",), (3,), jobs=2)
 
 
 def test_nothing_to_compare(measured):

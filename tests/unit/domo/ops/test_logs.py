@@ -3,8 +3,6 @@
 import contextvars
 import json
 import logging
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -75,45 +73,6 @@ def test_lines_name_what_is_in_hand(capsys):
         {"run_id": "r1", "silo_id": "a"},
     ]
     assert not set(CONTEXT.values()) & set(last)
-
-
-SCRIPT = """
-import threading, warnings
-from domo.ops.console import err_console, say
-from domo.ops.logs import setup_logging
-
-setup_logging(form="json", said=True)
-say("hello [b]")
-err_console.print("network: gone")
-err_console.print("error: no such file")
-warnings.warn("old", DeprecationWarning)
-warnings.warn("odd")
-thread = threading.Thread(target=lambda: 1 / 0)
-thread.start()
-thread.join()
-raise KeyError("bug")
-"""
-
-
-def test_everything_is_json_where_it_is_asked_for():
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    told = [(line["level"], line["logger"], line["message"]) for line in lines]
-    assert told[:3] == [
-        ("INFO", "said", "hello [b]"),
-        ("WARNING", "said", "network: gone"),
-        ("ERROR", "said", "error: no such file"),
-    ]
-    warned = [line for line in lines if line["logger"] == "py.warnings"]
-    assert ["old" in warned[0]["message"], "odd" in warned[-1]["message"]] == [True, True]
-    assert [line["exception"].splitlines()[-1] for line in lines[-2:]] == [
-        "ZeroDivisionError: division by zero",
-        "KeyError: 'bug'",
-    ]
-    assert {line["level"] for line in lines[-2:]} == {"CRITICAL"}
 
 
 def test_settings_that_do_not_exist(monkeypatch):

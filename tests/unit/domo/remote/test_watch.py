@@ -1,61 +1,33 @@
-"""`domo watch`: as lines, as JSON and in a real terminal, over a made-up federation."""
+"""`domo watch`: as lines, as JSON and how it looks, over a made-up federation."""
 
 import io
 import json
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console, ConsoleDimensions
 from typer.testing import CliRunner
 
-from domo.api.schema import Event, SiloStatus
+from domo.api.schema import SiloStatus
 from domo.commands.main import app
 from domo.remote.watch_view import view
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
-from tests.support.terminal import Terminal
-
-AT = "2026-01-05T09:00:00Z"
-DOMO = str(Path(sys.executable).parent / "domo")
+from tests.support.played.serving import Served
+from tests.support.played.watched import end, open_run, watched
 
 
 @pytest.fixture
 def federation() -> Federation:
-    made = Federation()
-    fields = {"state": "OPEN", "rounds_done": 1, "detail": "waiting for site-b", "remaining_s": 75}
-    made.run_list[0] = made.run_list[0].model_copy(update=fields)
-    made.silo_list = [
-        SiloStatus(silo_id="site-a", phase="training", step=3, num_steps=12, last_seen_s=1.0),
-        SiloStatus(silo_id="site-b", phase="failed", error="out of \x1b[2Jmemory"),
-    ]
-    made.event_list = [
-        Event(event_id=1, at=AT, kind="started", text="fedavg started", run_id="1-fedavg")
-    ]
-    return made
+    return open_run()
 
 
 @pytest.fixture
 def served(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    with serving(federation) as (url, server):
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        monkeypatch.setenv("DOMO_SERVER", url)
-        monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+    with watched(federation, monkeypatch) as server:
         yield server
-
-
-def end(federation: Federation, served: Served, state: Any) -> None:
-    """One more event, and the run ends."""
-    old = federation.event_list[-1]
-    happened = {"event_id": old.event_id + 1, "kind": "round-committed", "text": "round 2 of 2"}
-    federation.event_list.append(old.model_copy(update=happened))
-    federation._change_run("1-fedavg", state)
-    served.change()
 
 
 def meanwhile(federation: Federation, what: Callable[[], None]) -> threading.Thread:
@@ -138,43 +110,6 @@ def test_submit_and_watch(federation: Federation, served: Served, tmp_path: Path
     for left in (t for t in threading.enumerate() if t.name == "stream" and t not in before):
         left.join(5)
         assert not left.is_alive(), "it reads on for nobody"
-
-
-def test_in_a_terminal_until_the_run_ends(federation: Federation, served: Served) -> None:
-    with Terminal([DOMO, "watch"], 80, 24, {}) as terminal:
-        terminal.until("Ctrl-C stops watching; the run goes on")
-        assert "round 2 of 2" in terminal.text
-        assert "1 min 15 s left  accuracy 50.0 %  loss 1.5" in terminal.text
-        terminal.resize(40, 10)
-        end(federation, served, "FAILED")
-        assert terminal.result() == 3
-    assert "\x1b[2J" not in terminal.raw, "a silo does not clear the admin's screen"
-    assert "failed" in terminal.text
-    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l"), "the cursor is back"
-    last = terminal.text[terminal.text.rindex("1-fedavg  FedAvg on digits") :].splitlines()
-    assert max(map(len, last)) <= 40
-
-
-@pytest.mark.usefixtures("served")
-def test_sigterm_leaves_the_terminal_as_it_was() -> None:
-    with Terminal([DOMO, "watch", "1-fedavg"], 80, 24, {}) as terminal:
-        terminal.until("Ctrl-C stops watching")
-        terminal.send(signal.SIGTERM)
-        assert terminal.result() == 143
-    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l"), "the cursor is back"
-
-
-@pytest.mark.usefixtures("served")
-def test_leaving_a_terminal_says_that_the_run_goes_on() -> None:
-    plain = {"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
-    with Terminal([DOMO, "watch", "1-fedavg"], 40, 12, plain) as terminal:
-        terminal.until("Ctrl-C stops watching")
-        terminal.press("\x03")
-        assert terminal.result() == 130
-    assert "the run goes on. Again: domo watch 1-fedavg" in terminal.text.replace("\n", "")
-    assert "\x1b[3" not in terminal.raw, "no colours"
-    assert terminal.raw.isascii()
-    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(40, 10), (80, 24), (120, 40)])

@@ -1,10 +1,7 @@
 """What a training loop may do, and what it is told when it does something else."""
 
-import gc
 import itertools
-import multiprocessing
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +19,7 @@ from domo.errors import (
 from domo.methods import Hyperparameters, Kernel, make_kernel
 from domo.model.flat import FlatModel, Section
 from domo.seeds import seed_for
-from domo.tasks.base import ArrayDataset, Shard, Sum
+from domo.tasks.base import Shard, Sum
 from domo.training import local_round as training
 from domo.training.batches import BatchLoader, configure_torch, random_plan, to_device
 from domo.training.local_round import (
@@ -190,59 +187,6 @@ def test_batches_of_any_shape_are_moved() -> None:
     assert isinstance(moved["p"], Pair)
     assert moved["p"].inputs.is_meta
     assert moved["p"].labels[0].is_meta
-
-
-@pytest.mark.parametrize("kind", [ArrayDataset, TensorDataset])
-def test_loader_workers_change_nothing(kind: Callable[[Tensor, Tensor], Dataset[Any]]) -> None:
-    """Also where a round was abandoned with batches on their way, and the loader used again."""
-
-    def all_batches(num_workers: int) -> Iterator[Tensor]:
-        loader = BatchLoader(kind(X, Y), num_workers)
-        for r, limit in ((0, 2), (1, 4)):
-            rnd = local_round(round_index=r, on_step=lambda _, done, limit=limit: done < limit)
-            opt = rnd.optimizer()
-            for batch in rnd.batches(loader):
-                assert len(batch) == 2
-                yield from batch
-                opt.step()
-        yield from (b[0] for b in loader.sequential(4))
-
-    alone, helped = list(all_batches(0)), list(all_batches(2))
-    assert len(alone) == 2 * (2 + 4) + 3
-    assert all(torch.equal(a, b) for a, b in zip(alone, helped, strict=True))
-
-
-def test_worker_processes_end_with_their_loader() -> None:
-    """At once, without the garbage collector, which would wait 5 s for each."""
-    gc.disable()
-    try:
-        loader = BatchLoader(DATA, num_workers=1)
-        list(loader.sequential(4))
-        workers = loader._loader._iterator._workers
-        assert workers[0].is_alive()
-        del loader
-        assert not workers[0].is_alive()
-        assert workers[0].exitcode == 0
-    finally:
-        gc.enable()
-
-
-def test_a_dead_worker_is_an_error_once_and_replaced() -> None:
-    others, loader = multiprocessing.active_children(), BatchLoader(DATA, num_workers=1)
-    stream = loader.load([[i] for i in range(10)])
-    next(stream)
-    iterator = loader._loader._iterator
-    worker = iterator._workers[0]
-    while iterator._worker_result_queue.empty():  # torch is quick to see that a batch is lost
-        time.sleep(0.01)
-    worker.kill()
-    worker.join()
-    with pytest.raises((OSError, RuntimeError)):
-        list(stream)
-    assert len(list(loader.sequential(4))) == 3
-    assert loader._loader._iterator._workers[0] is not worker
-    del stream, loader, iterator
-    assert set(multiprocessing.active_children()) <= set(others)
 
 
 def test_a_whole_pass_in_order() -> None:

@@ -23,9 +23,7 @@ from domo_client.rpc.control import Offer
 from domo_proto.channel import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.live.coordinator import coordinator
-from tests.support.terminal import Terminal
 
-CLIENT = str(Path(sys.executable).parent / "domo-client")
 CONFIG = RunConfig(task="digits", method="DOMO", num_rounds=15, num_silos=4)
 OFFER = Offer("1-domo", "domo", "digits", CONFIG)
 
@@ -169,26 +167,3 @@ def test_a_progress_bar_is_kept_short_and_shown_once_it_ends() -> None:
         stream.write(".")
     assert len(stream._begun) <= LONGEST
     assert "".join(said[2:]) + stream._begun == "." * 2 * LONGEST
-
-
-def test_in_a_terminal(tmp_path: Path) -> None:
-    run = {"task": "digits", "num_rounds": 2, "num_silos": 1, "local_steps": 2, "name": "r"}
-    with coordinator(tmp_path, run) as server:
-        flags = ["--server", server.address, "--name", "site-a", "--shard", "0/4"]
-        flags += ["--state-dir", str(tmp_path / "silo")]
-        with Terminal([CLIENT, *flags], 60, 16, {"OMP_NUM_THREADS": "1"}) as terminal:
-            terminal.until("run 1-r: finished after 2 rounds")
-            terminal.until("waiting for a run, for [1-9]")
-            redraws = terminal.read_for(1.5).count("waiting for a run, for")
-            terminal.press("\x03")
-            assert terminal.result() == 0
-    assert 1 <= redraws <= 7, "four in a second at most"
-    text, raw = terminal.text, terminal.raw
-    assert raw.rindex("\x1b[?25h") > raw.rindex("\x1b[?25l"), "the cursor is back"
-    last = text[text.rindex("site-a: has left") :].replace("\n", "")
-    assert "updates: 2 counted" in last
-    assert "site-a: stopped" in last
-    assert re.search(r"no work was in hand. This site has sent \S+ kB of updates", last)
-    assert f"to go on: domo-client --server {server.address} --name site-a" in last
-    for i in (1, 2):
-        assert len(re.findall(rf"round {i} of 2: 2 steps in", text)) == 1, "told once, and stays"

@@ -1,6 +1,5 @@
 import errno
 import json
-import multiprocessing
 import os
 import stat
 from collections.abc import Iterator
@@ -23,38 +22,6 @@ def state(tmp_path: Path) -> Iterator[SiloState]:
     state = SiloState(tmp_path / "state")
     yield state
     state.close()
-
-
-def hold(folder: str, connection) -> None:
-    """Another process that uses a state folder until it is told to end."""
-    state = SiloState(Path(folder))
-    connection.send(state.instance_id)
-    connection.recv()
-    state.close()
-
-
-def test_a_folder_is_one_process(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
-    other = context.Process(target=hold, args=(str(tmp_path / "state"), theirs))
-    other.start()
-    try:
-        identity = mine.recv()
-        with pytest.raises(StateError) as caught:
-            SiloState(tmp_path / "state")
-        assert f"another domo-client (process {other.pid}) uses the state folder" in str(
-            caught.value
-        )
-        mine.send("end")
-        other.join(60)
-    finally:
-        other.kill()
-        other.join()
-        mine.close()
-        theirs.close()
-    again = SiloState(tmp_path / "state")
-    assert again.instance_id == identity
-    again.close()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

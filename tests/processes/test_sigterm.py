@@ -1,0 +1,56 @@
+"""SIGTERM ends both ends with 0, and the run goes on."""
+
+import json
+import signal
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from domo.training.initial import save_initial
+from tests.support.live.federation import federation
+from tests.support.tasks.gated import GatedTask
+
+TASK = "tests.support.tasks.gated:GatedTask"
+RUN = f"""
+name = "r"
+task = "{TASK}"
+num_rounds = 2
+roster = ["site-a"]
+local_steps = 3
+batch_size = 8
+initial_model = "x0.safetensors"
+evaluate_every = 0
+"""
+
+
+@pytest.mark.e2e
+def test_sigterm_ends_both_ends_with_0_and_the_run_goes_on(tmp_path: Path) -> None:
+    save_initial(GatedTask().build_model(), tmp_path / "x0.safetensors")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "samples.txt").write_text("20")
+    (data / "hold-1").touch()
+    with federation(tmp_path) as fed:
+        fed.start_server(f"[[runs]]\n{RUN}")
+        fed.start_silo("site-a", "--data", str(data), "--task", TASK)
+        fed.silos["site-a"].wait_for("round 1 of 2: 3 steps")
+        end = time.monotonic() + 60
+        while not (data / "training-1").exists():
+            assert time.monotonic() < end, fed.silos["site-a"].output
+            time.sleep(0.02)
+        assert fed.silos["site-a"].stop(signal.SIGTERM) == 0, fed.silos["site-a"].output
+        assert "site-a: stopped" in fed.silos["site-a"].output
+        fed.start_silo("site-a", "--data", str(data), "--task", TASK)
+        assert fed.server is not None
+        assert fed.server.stop(signal.SIGTERM) == 0, fed.server.output
+        assert "Traceback" not in fed.server.output
+        fed.start_server(f"[[runs]]\n{RUN}", listen=fed.address)
+        (data / "hold-1").unlink()
+        fed.server.wait_for("all 2 rounds are committed")
+        with urllib.request.urlopen(f"{fed.url}/api/v1/runs/1-r/rounds", timeout=30) as answer:
+            assert [len(r["participants"]) for r in json.load(answer)] == [1, 1]
+        for process in (fed.silos["site-a"], fed.server):
+            assert process.stop(signal.SIGTERM) == 0, process.output
+            assert "Traceback" not in process.output
