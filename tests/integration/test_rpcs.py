@@ -1,5 +1,6 @@
 """The rpcs as another client would call them: what is refused, and with which words."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import FRAME_BYTES, encode_frame
 from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
+from domo_server.coordinator import registry
+from domo_server.events.event_log import BURST
 from domo_server.rpc.access import BUG, UNREADABLE
 from domo_server.silos.sessions import Sessions
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
@@ -140,6 +143,51 @@ def test_what_is_the_coordinators_own_fault_is_retryable_and_names_no_path(
     for name, call in calls.items():
         answer = fault(call)
         assert (name, type(answer), str(answer)) == (name, errors.CoordinatorUnavailableError, said)
+
+
+def test_only_who_takes_part_in_a_run_makes_events_of_it(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1), roster=["site-a"], num_silos=None)
+    with coordinator(tmp_path, run) as server:
+        member, other = Raw(server), Raw(server)
+        member.join()
+        assert member.enroll().enrolled
+        other.join(silo_id="site-b", instance_id="j")
+        for raw in (other, member):
+            it = {"session": raw.session, "run_id": raw.run_id}
+            raw.stub.Report(pb.ReportRequest(**it, failure="no disk"), timeout=30)
+            raw.stub.Decline(pb.DeclineRequest(**it, reason="no time"), timeout=30)
+        events = server.get("/events")
+        said = [(e["kind"], e["silo_id"]) for e in events]
+        assert server.silo("site-b")["error"] == "no disk"
+        member.close()
+        other.close()
+    assert ("silo-failed", "site-a") in said
+    assert ("declined", "site-a") in said
+    assert [kind for kind, silo_id in said if silo_id == "site-b"] == ["joined"]
+
+
+def test_a_silo_cannot_fill_the_log(trainer: Raw, server: Coordinator) -> None:
+    it = {"session": trainer.session, "run_id": trainer.run_id}
+    for i in range(BURST + 20):
+        trainer.stub.Report(pb.ReportRequest(**it, failure=f"failure {i}"), timeout=30)
+        with contextlib.suppress(grpc.RpcError):
+            trainer.submit(num_steps=7)
+    events = [e for e in server.get("/events?limit=500") if e["silo_id"] == "site-a"]
+    assert BURST <= len(events) < BURST + 10
+
+
+def test_names_that_are_new_come_at_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "NEW_NAMES", 2)
+    monkeypatch.setattr(registry, "NEW_NAMES_PER_S", 0.0)
+    with coordinator(tmp_path, own_run(tmp_path, nn.Linear(2, 1))) as server:
+        raw = Raw(server)
+        for name in ("a", "b", "a"):
+            raw.join(silo_id=name)
+        text = "many new silos join at once; ask again"
+        says(fault(raw.join, silo_id="c"), errors.CoordinatorUnavailableError, text)
+        raw.join(silo_id="b")
+        assert [silo["silo_id"] for silo in server.get("/silos")] == ["a", "b"]
+        raw.close()
 
 
 def test_what_a_silo_says_of_itself(trainer: Raw, server: Coordinator) -> None:

@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 
-from domo.errors import ConfigError
+from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo_server.coordinator.queue import Queue
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
+from domo_server.silos.rates import Bucket
 from domo_server.silos.sessions import Session, Sessions
 from domo_server.store.rows import SiloChanges
 from domo_server.store.store import Store
+
+NEW_NAMES, NEW_NAMES_PER_S = 5000, 1.0
+"""Silos that may join for the first time at once, and a second on average."""
 
 
 class Registry:
@@ -36,6 +40,7 @@ class Registry:
         self._store, self._sessions, self.dropped = store, sessions, dropped
         self._queue, self._broadcast, self._events = queue, broadcast, events
         self._joining = asyncio.Lock()
+        self._new_names = Bucket(NEW_NAMES, NEW_NAMES_PER_S)
 
     def load(self) -> None:
         """Who was left out before this start."""
@@ -47,10 +52,13 @@ class Registry:
 
         Raises:
             SiloConflictError: The name is taken.
+            CoordinatorUnavailableError: Too many names are new.
         """
         silo_id = session_values["silo_id"]
         async with self._joining:  # of two that take a new name at once, one gets it
             row = await asyncio.to_thread(self._store.silo, silo_id)
+            if row is None and not self._new_names.take():
+                raise CoordinatorUnavailableError("many new silos join at once; ask again")
             known = row.instance_id if row and not row.readmitted else None
             session = self._sessions.join(known_instance=known, **session_values)
             await asyncio.to_thread(self._store.save_silo, **session_values)
@@ -59,8 +67,8 @@ class Registry:
 
     async def decline(self, session: Session, run_id: str, reason: str) -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
-        before = session.declined.get(run_id)
-        if self._queue.find(run_id) is None or before or before == reason:
+        before, run = session.declined.get(run_id), self._queue.find(run_id)
+        if run is None or before or before == reason or not run.concerns(session):
             return  # no such run, or it is known already
         session.declined[run_id] = session.error = reason
         text = f"{session.silo_id} declined {run_id}: {reason}"

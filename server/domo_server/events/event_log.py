@@ -8,12 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from domo.errors import TransportError
 from domo_server.events.counters import Counters
 from domo_server.events.notifier import Broadcast
+from domo_server.silos.rates import Bucket
 from domo_server.store.store import Store, now_text
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 """Pause before an event is tried again that a full disk refused."""
+BURST = 60
+"""Events that one silo may cause at once."""
+PER_MINUTE = 10
+"""And on average. What is above is counted, and said once a minute."""
+TELL_S = 60.0
+NOT_CAUSED = ("dropped", "readmitted", "certificate", "left-out")
+"""Events of a silo that no silo causes: the admin does, or they are said once."""
 FLUSH_S = 1.0
 """How long who asks for events waits for those that are still being recorded."""
 
@@ -32,12 +40,17 @@ class EventLog:
         self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
         self._newest: asyncio.Future[None] | None = None
         self._refused = False
+        self._rates: dict[str, Bucket] = {}
+        self._left_out: dict[str, int] = {}
+        self._telling: asyncio.TimerHandle | None = None
         self.recorded = Broadcast()
 
     def say(
         self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
     ) -> None:
-        """Log and record an event."""
+        """Log and record an event, unless its silo causes too many."""
+        if silo_id is not None and kind not in NOT_CAUSED and not self._may_cause(silo_id):
+            return
         log.info("%s", text, extra={"run": run_id, "silo": silo_id})
         self.counters.event(kind, silo_id)
         written = asyncio.get_running_loop().run_in_executor(
@@ -45,6 +58,23 @@ class EventLog:
         )
         written.add_done_callback(self._written)
         self._newest = written
+
+    def _may_cause(self, silo_id: str) -> bool:
+        if silo_id not in self._rates:
+            self._rates[silo_id] = Bucket(BURST, PER_MINUTE / 60)
+        if self._rates[silo_id].take():
+            return True
+        self._left_out[silo_id] = self._left_out.get(silo_id, 0) + 1
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(TELL_S, self._tell_left_out)
+        return False
+
+    def _tell_left_out(self) -> None:
+        left_out, self._left_out, self._telling = self._left_out, {}, None
+        for silo_id, n in left_out.items():
+            why = f"it causes more than {PER_MINUTE} a minute"
+            self.say("left-out", f"{n} more of {silo_id} were left out: {why}", silo_id=silo_id)
 
     def _record(self, *event: str | None) -> None:
         """On the thread: wait out a full disk, so that all events follow once there is room."""
@@ -80,4 +110,7 @@ class EventLog:
     async def close(self) -> None:
         """Wait until all events are recorded, or given up on a full disk; none may follow."""
         self.hurry()
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell_left_out()
         await asyncio.to_thread(self._thread.shutdown)

@@ -192,7 +192,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         directive = pb.CONTINUE
         if request.failure:
             session.phase, session.error = "failed", request.failure[:2000]
-            if run is not None:
+            if run is not None and session.silo_id in run.enrolments:
                 run.note_failure(session.silo_id, request.round_index, session.error)
         elif session.phase == "training":
             session.error = None

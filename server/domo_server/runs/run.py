@@ -30,7 +30,11 @@ class Run(Intake):
 
     def offers_to(self, session: Session) -> bool:
         """Whether this silo should be asked to take part."""
-        if not self.ready or self.state.ended or self.run_id in session.declined:
+        return self.run_id not in session.declined and self.concerns(session)
+
+    def concerns(self, session: Session) -> bool:
+        """Whether the run is for this silo."""
+        if not self.ready or self.state.ended:
             return False
         if session.role == "evaluator" or session.silo_id in self.enrolments:
             return True

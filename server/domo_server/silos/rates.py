@@ -1,4 +1,4 @@
-"""How long silos have been in their phase, and how fast they move bytes, from what they report."""
+"""How much silos may cause, how long they are in their phase, and how fast they move bytes."""
 
 import time
 from collections import deque
@@ -9,6 +9,30 @@ from domo.api.schema import SiloStatus
 
 WINDOW_S = 10.0
 """Over how many of the last seconds a speed is taken."""
+
+
+class Bucket:
+    """Lets so much through at once, and so much a second on average.
+
+    Args:
+        burst: At once.
+        per_s: On average.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, burst: int, per_s: float, clock: Callable[[], float] = time.monotonic):
+        self._burst, self._per_s, self._clock = float(burst), per_s, clock
+        self._room, self._at = self._burst, clock()
+
+    def take(self) -> bool:
+        """Whether one more may pass."""
+        now = self._clock()
+        self._room = min(self._burst, self._room + self._per_s * (now - self._at))
+        self._at = now
+        if self._room < 1:
+            return False
+        self._room -= 1
+        return True
 
 
 @dataclass(slots=True)

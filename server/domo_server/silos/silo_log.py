@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from domo.api.schema import LogLine, Resources
+from domo_server.silos.rates import Bucket
 from domo_server.store.store import time_text
 
 MAX_LINES = 200
@@ -60,10 +61,9 @@ class HeardLog:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ):
-        self._clock, self._wall = clock, wall
+        self._wall, self._rate = wall, Bucket(MAX_LINES, LINES_PER_S, clock)
         self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
         self._count, self._newest = 0, 0
-        self._room, self._at = float(MAX_LINES), clock()
         self.shared = False
         self.began_at = time_text(wall())
         """The coordinator's count of lines begins with it."""
@@ -81,17 +81,12 @@ class HeardLog:
         if not shared:
             self._lines.clear()
             return
-        now = self._clock()
-        self._room = min(float(MAX_LINES), self._room + LINES_PER_S * (now - self._at))
-        self._at = now
         for line, _ in zip(lines, range(LINES_PER_REPORT), strict=False):
             if line.number <= self._newest:
                 continue
             self._newest = line.number
-            if self._room < 1:
-                continue
-            self._room -= 1
-            self._keep(line)
+            if self._rate.take():
+                self._keep(line)
 
     def _keep(self, line: Any) -> None:
         age = line.age_s if math.isfinite(line.age_s) else 0.0

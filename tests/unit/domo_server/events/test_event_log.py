@@ -9,7 +9,7 @@ import pytest
 import domo_server.events.event_log
 from domo.errors import CoordinatorUnavailableError
 from domo_server.events.counters import Counters
-from domo_server.events.event_log import EventLog
+from domo_server.events.event_log import BURST, EventLog
 from domo_server.events.notifier import Broadcast
 from domo_server.store.database import open_database
 from domo_server.store.store import Store
@@ -110,4 +110,50 @@ def test_on_a_full_disk_who_asks_is_not_kept_waiting_and_all_follows_in_order(
             await events.close()
 
     asyncio.run(main())
+    store.close()
+
+
+def test_what_one_silo_causes_beyond_the_rate_is_counted_and_said_once(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    async def main() -> None:
+        events = EventLog(store, Broadcast(), Counters())
+        for i in range(BURST + 12):
+            events.say("silo-failed", f"a {i}", "1-r", "a")
+        events.say("silo-failed", "b", "1-r", "b")
+        events.say("dropped", "a is left out by the admin", "1-r", "a")
+        events.say("started", "the run started", "1-r")
+        await events.close()
+
+    asyncio.run(main())
+    texts = [e.text for e in store.events_after(0, 99)]
+    assert texts == [
+        *(f"a {i}" for i in range(BURST)),
+        "b",
+        "a is left out by the admin",
+        "the run started",
+        "12 more of a were left out: it causes more than 10 a minute",
+    ]
+    store.close()
+
+
+def test_what_was_left_out_is_said_while_the_coordinator_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domo_server.events.event_log, "TELL_S", 0.01)
+    store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
+
+    async def main() -> None:
+        events = EventLog(store, Broadcast(), Counters())
+        async with asyncio.timeout(60):
+            for _ in range(2):
+                for i in range(BURST + 1):
+                    events.say("joined", f"{i}", silo_id="a")
+                while store.events_after(0, 1)[0].kind != "left-out":
+                    await events.recorded.changed(0.1)
+        await events.close()
+
+    asyncio.run(main())
+    said = [e.text for e in store.events_after(0, 999) if e.kind == "left-out"]
+    assert [text.partition(" more of a ")[0] for text in said] == ["1", str(BURST + 1)]
     store.close()

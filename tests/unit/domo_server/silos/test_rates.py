@@ -1,7 +1,8 @@
-"""How long silos are in their phase, and how fast they move bytes."""
+"""How much silos may cause, how long they are in their phase, and how fast they move bytes."""
 
 from domo.api.schema import SiloStatus
-from domo_server.silos.rates import Pace
+from domo_server.silos.rates import Bucket, Pace
+from tests.support.played.clock import Clock
 
 
 def test_seconds_in_a_phase() -> None:
@@ -38,3 +39,13 @@ def test_speeds_are_of_the_last_seconds() -> None:
     now += 2
     assert speeds(250, 0) == (100, 0)
     assert speeds(250, 0, "offline") == (0, 0)
+
+
+def test_so_much_at_once_and_so_much_a_second() -> None:
+    clock = Clock()
+    bucket = Bucket(3, 0.5, clock)
+    assert [bucket.take() for _ in range(5)] == [True, True, True, False, False]
+    clock.now += 4
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+    clock.now += 1e9
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
