@@ -22,6 +22,7 @@ from domo_server import allocator
 from domo_server.config import ServerConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
+from domo_server.events import kinds
 from domo_server.integrations.trackers import Follower, Writer
 from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.monitor import Watch
@@ -91,7 +92,7 @@ async def run(
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
         ending.callback(watch.cancel)
         for follower in [
-            Follower(view, w, partial(coordinator.events.say, "tracker")) for w in writers
+            Follower(view, w, partial(coordinator.events.say, kinds.TRACKER)) for w in writers
         ]:
             follower.start()
             ending.push_async_callback(follower.close)

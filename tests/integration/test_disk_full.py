@@ -29,6 +29,7 @@ from domo.simulation import SimulatedSilo, simulate
 from domo.training.batches import BatchLoader
 from domo.training.initial import build_initial, save_initial
 from domo_proto.v1 import federation_pb2 as pb
+from domo_server.events.kinds import EventKind
 from tests.support.faults.small_disk import small_disk
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.silos import Agent, agents, options
@@ -227,7 +228,7 @@ def test_every_change_on_a_full_disk_is_refused_in_words_and_not_half_made(disk:
             assert lab.c.registry.dropped == {}
             assert [r.name for r in await lab.view.runs()] == ["r"]
             assert [s.silo_id for s in await lab.view.silos()] == [A, B]
-            lab.run.say("note", "kept until there is room")
+            lab.run.say(EventKind("note"), "kept until there is room")
             disk.free()
             await lab.until(lambda: lab.store.events_after(0, 1)[-1].kind == "note")
             assert (await lab.view.drop(B, "mad")).dropped == "mad"

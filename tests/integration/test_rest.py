@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pyarrow import parquet
 
-from domo.api.schema import ENDED, Event, MetricPoint, Resources, SiloStatus
+from domo.api.schema import MetricPoint, Resources, SiloStatus
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
 from domo.methods import METHODS, PRESETS
 from domo.model.card import markdown
@@ -30,6 +30,8 @@ from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.auth import Admin
 from domo_server.dashboard.errors import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
+from domo_server.store.rows import EventRow
+from domo_server.view.rows import event_of
 from tests.support.played.made_up import Federation
 
 TOKEN = "a-token-of-the-admin-that-is-long-enough"
@@ -121,8 +123,8 @@ def test_events_of_a_run_a_silo_and_a_kind(app: FastAPI, federation: Federation)
         ("joined", None, "site-b"),
     ]
     federation.event_list += [
-        Event(event_id=i, at="2026-01-05T09:00:00Z", kind=k, text="t", run_id=run, silo_id=silo)
-        for i, (k, run, silo) in enumerate(facts, 10)
+        event_of(EventRow(i, "2026-01-05T09:00:00Z", kind, "t", run_id, silo_id))
+        for i, (kind, run_id, silo_id) in enumerate(facts, 10)
     ]
 
     def ids(query: str) -> list[int]:
@@ -135,6 +137,10 @@ def test_events_of_a_run_a_silo_and_a_kind(app: FastAPI, federation: Federation)
     assert ids("kind=refused&run_id=2-domo&silo_id=site-a") == []
     assert ids("silo_id=site-b&limit=1") == [13]
     assert ids("silo_id=site-b&after=12") == [13]
+    assert ids("level=problem") == [10, 11]
+    assert ids("level=problem&silo_id=site-b") == [11]
+    assert ids("level=info&silo_id=site-b") == [12, 13]
+    refused(get(app, "/events?level=bad"), 422, "invalid_request", "level")
     refusal = get(app, "/events?kind=refused").json()[0]
     assert (refusal["run_id"], refusal["silo_id"], refusal["text"]) == ("1-fedavg", "site-a", "t")
 
@@ -819,15 +825,6 @@ def test_the_configs_that_are_shown_are_valid() -> None:
 def test_hidden_routes_are_pages_only(app: FastAPI) -> None:
     hidden = {r.path for r in app.routes if isinstance(r, APIRoute) and not r.include_in_schema}
     assert hidden == {"/", "/api/v1/docs"}
-
-
-def test_the_kinds_of_events_that_stand_out_are_those_of_the_coordinator() -> None:
-    lists = re.findall(r"const (?:BAD|WARN|NOTED) = \[(.*)\]", (STATIC / "events.js").read_text())
-    kinds = {kind for line in lists for kind in re.findall(r'"([\w-]+)"', line)}
-    assert {"refused", "silo-failed"} <= kinds
-    source = "".join(path.read_text() for path in STATIC.parents[1].rglob("*.py"))
-    ended = {state.lower() for state in ENDED}
-    assert {kind for kind in kinds - ended if f'"{kind}"' not in source} == set()
 
 
 def assets() -> list[Path]:

@@ -23,6 +23,7 @@ from domo_proto.v1 import federation_pb2 as pb
 from domo_server import check
 from domo_server.cli import app
 from domo_server.config import ServerConfig, WebhookConfig, load_config
+from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
@@ -114,10 +115,10 @@ def test_what_happens_is_told_in_order_once_each_and_signed(
     async def go() -> None:
         receiver.answers = [503, 204, 400]
         async with following(tmp_path, hook) as events:
-            events.say("finished", "not asked for", "1-fedavg")
-            events.say("run-stalled", "fedavg is stalled: no silo", "1-fedavg")
-            events.say("silo-lost", "site-a is gone", None, "site-a")
-            events.say("failed", "fedavg: failed: no", "1-fedavg")
+            events.say(kinds.FINISHED, "not asked for", "1-fedavg")
+            events.say(kinds.RUN_STALLED, "fedavg is stalled: no silo", "1-fedavg")
+            events.say(kinds.SILO_LOST, "site-a is gone", None, "site-a")
+            events.say(kinds.FAILED, "fedavg: failed: no", "1-fedavg")
             await until(receiver, 4)
 
     caplog.set_level("DEBUG")
@@ -149,12 +150,12 @@ def test_what_could_not_be_told_is_told_after_a_restart(
     async def go() -> None:
         receiver.answers = [500]
         async with following(tmp_path, hook) as events:
-            events.say("finished", "the end", "1-fedavg")
+            events.say(kinds.FINISHED, "the end", "1-fedavg")
             await until(receiver, 1)
         async with following(tmp_path, hook):
             await until(receiver, 2)
         async with following(tmp_path, hook, WebhookConfig(url=receiver.url + "/new")) as events:
-            events.say("failed", "another", "1-fedavg")
+            events.say(kinds.FAILED, "another", "1-fedavg")
             await until(receiver, 4)
 
     asyncio.run(go())

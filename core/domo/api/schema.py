@@ -173,6 +173,10 @@ class Event(_Frozen):
     text: str
     run_id: str | None = None
     silo_id: str | None = None
+    level: Literal["info", "problem"] = "info"
+    """`problem`: something was refused, declined or has failed."""
+    colour: Literal["red", "yellow"] | None = None
+    """In which it is shown; None: none."""
 
 
 class Status(_Frozen):

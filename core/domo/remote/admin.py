@@ -21,11 +21,6 @@ from domo.run_config import RunConfig
 FOLLOW_S = 1.0
 """How often `domo events --follow` asks."""
 _PAGE = 1000
-_COLOURS = {
-    "red": ("fail", "refus", "error", "diverg", "disk"),
-    "yellow": ("unusual", "declin", "drop", "paus", "stall"),
-}
-"""Of events, by parts of their kinds: trouble, and what somebody should know of."""
 
 
 def default_token_file() -> Path:
@@ -171,10 +166,5 @@ def show_event(event: Event, as_json: bool = False) -> None:
     where = f"[{about}] " if about else ""
     say(
         f"{at:%Y-%m-%d %H:%M:%S} {event.kind:<16} {where}{event.text}",
-        style=event_style(event.kind),
+        style=event.colour,
     )
-
-
-def event_style(kind: str) -> str | None:
-    """The colour of an event of this kind; None: none."""
-    return next((c for c, parts in _COLOURS.items() if any(part in kind for part in parts)), None)

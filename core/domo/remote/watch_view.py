@@ -11,7 +11,6 @@ from rich.text import Text
 
 from domo.api.schema import Event, RunDetail, SiloStatus
 from domo.ops.console import printable
-from domo.remote.admin import event_style
 from domo.remote.tables import (
     duration,
     number,
@@ -101,7 +100,7 @@ def _line(text: str, width: int, style: str = "") -> Text:
 def _event_line(event: Event, width: int) -> Text:
     at = datetime.fromisoformat(event.at).astimezone()
     about = f"{event.silo_id}: " if event.silo_id and event.silo_id not in event.text else ""
-    return _line(f"{at:%H:%M:%S} {about}{event.text}", width, event_style(event.kind) or "dim")
+    return _line(f"{at:%H:%M:%S} {about}{event.text}", width, event.colour or "dim")
 
 
 def _silos(

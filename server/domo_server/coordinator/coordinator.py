@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from domo_server.coordinator.queue import Queue
 from domo_server.coordinator.registry import Registry
 from domo_server.coordinator.submission import Submissions
+from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
@@ -44,7 +46,7 @@ class Coordinator:
         self.broadcast = Broadcast()
         self.counters = Counters()
         self.events = EventLog(store, self.broadcast, self.counters)
-        self.expiry = Expiry(self.sessions, self.events.say)
+        self.expiry = Expiry(self.sessions, partial(self.events.say, kinds.CERTIFICATE))
         dropped: dict[str, str] = {}
         self.submissions = Submissions(store, state_dir, self.broadcast)
         self.queue = Queue(

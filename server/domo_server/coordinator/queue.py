@@ -10,6 +10,7 @@ from domo.api.schema import ENDED
 from domo.errors import ConfigError, CoordinatorUnavailableError, ProtocolError, TransportError
 from domo.names import plain
 from domo.ops.logs import log_context
+from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState
@@ -193,7 +194,7 @@ class Queue:
         await asyncio.to_thread(
             self._store.update_run, run_id, state="STOPPED", detail=text, finished_at=now_text()
         )
-        self._events.say("stopped", f"{row.name}: {text}", run_id)
+        self._events.say(kinds.STOPPED, f"{row.name}: {text}", run_id)
         self._want_stop(run_id)  # its turn may have come meanwhile
 
     def _want_stop(self, run_id: str) -> None:

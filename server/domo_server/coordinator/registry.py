@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo_server.coordinator.queue import Queue
+from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
+from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Broadcast
 from domo_server.silos.rates import Bucket
 from domo_server.silos.sessions import Session, Sessions
@@ -62,7 +64,7 @@ class Registry:
             known = row.instance_id if row and not row.readmitted else None
             session = self._sessions.join(known_instance=known, **session_values)
             await asyncio.to_thread(self._store.save_silo, **session_values)
-        self._events.say("joined", f"{silo_id} joined", silo_id=silo_id)
+        self._events.say(kinds.JOINED, f"{silo_id} joined", silo_id=silo_id)
         return session
 
     async def decline(self, session: Session, run_id: str, reason: str) -> None:
@@ -72,7 +74,7 @@ class Registry:
             return  # no such run, or it is known already
         session.declined[run_id] = session.error = reason
         text = f"{session.silo_id} declined {run_id}: {reason}"
-        self._events.say("declined", text, run_id, session.silo_id)
+        self._events.say(kinds.DECLINED, text, run_id, session.silo_id)
         self._broadcast.notify()  # a silo is lost for a run
 
     async def drop(self, silo_id: str, reason: str) -> None:
@@ -89,7 +91,7 @@ class Registry:
         self.dropped[silo_id] = reason
         if self._queue.current is not None:
             self._queue.current.leave_out(silo_id)
-        self._say("dropped", f"{silo_id} is left out by the admin: {reason}", silo_id)
+        self._say(kinds.DROPPED, f"{silo_id} is left out by the admin: {reason}", silo_id)
 
     async def readmit(self, silo_id: str) -> None:
         """Take a dropped silo back, and let one that is not connected join with a new state folder.
@@ -107,13 +109,13 @@ class Registry:
         self.dropped.pop(silo_id, None)
         if was_dropped and self._queue.current is not None:
             self._queue.current.take_back(silo_id)
-        self._say("readmitted", f"{silo_id} is re-admitted by the admin", silo_id)
+        self._say(kinds.READMITTED, f"{silo_id} is re-admitted by the admin", silo_id)
 
     async def _known(self, silo_id: str) -> None:
         if await asyncio.to_thread(self._store.silo, silo_id) is None:
             raise ConfigError(f"no silo named {silo_id!r} has ever joined")
 
-    def _say(self, kind: str, text: str, silo_id: str) -> None:
+    def _say(self, kind: EventKind, text: str, silo_id: str) -> None:
         current = self._queue.current
         run_id = current.run_id if current is not None else None
         self._events.say(kind, text, run_id, silo_id)

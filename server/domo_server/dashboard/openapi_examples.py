@@ -147,6 +147,8 @@ REFUSED = Event(
     text="refused an update of site-b: 12 of its values are not finite",
     run_id="2-domo-digits",
     silo_id="site-b",
+    level="problem",
+    colour="red",
 )
 DROPPED = SILO.model_copy(update={"dropped": "its GPU is being repaired"})
 SILO_DETAIL = SiloDetail(

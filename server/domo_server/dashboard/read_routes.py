@@ -1,7 +1,7 @@
 """The routes that only read."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse
@@ -119,9 +119,12 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             list[str] | None,
             Query(description="Only of this kind, such as refused; may be given several times."),
         ] = None,
+        level: Annotated[
+            Literal["info", "problem"] | None, Query(description="Only of this level.")
+        ] = None,
     ) -> Sequence[Event]:
         """The newest events, oldest of them first. Ask again with `after` = the last id."""
-        return await pick_events(read, after, limit, run_id, silo_id, kind or ())
+        return await pick_events(read, after, limit, run_id, silo_id, kind or (), level)
 
     @router.get(
         "/stream",

@@ -67,9 +67,10 @@ async def pick_events(
     run_id: str | None = None,
     silo_id: str | None = None,
     kinds: Collection[str] = (),
+    level: str | None = None,
 ) -> Sequence[Event]:
     """The newest `limit` events above `after` that concern all that is given, oldest first."""
-    if run_id is None and silo_id is None and not kinds:
+    if run_id is None and silo_id is None and not kinds and level is None:
         return await read.events(after=after, limit=limit)
     found = [
         event
@@ -77,6 +78,7 @@ async def pick_events(
         if (run_id is None or event.run_id == run_id)
         and (silo_id is None or event.silo_id == silo_id)
         and (not kinds or event.kind in kinds)
+        and (level is None or event.level == level)
     ]
     return found[-limit:]
 

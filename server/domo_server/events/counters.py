@@ -8,6 +8,8 @@ from domo.ops.prometheus import (
     histogram,
     process_registry,
 )
+from domo_server.events import kinds
+from domo_server.events.kinds import EventKind
 
 EVENTS = Metric("domo_events_total", "counter", "Events, by kind.", ("kind",))
 JOINS = Metric(
@@ -72,11 +74,11 @@ class Counters:
             self._phases.labels(phase)
         self._silos: set[str] = set()
 
-    def event(self, kind: str, silo_id: str | None) -> None:
+    def event(self, kind: EventKind, silo_id: str | None) -> None:
         """Something happened."""
-        self._events.labels(kind).inc()
-        if silo_id is not None and kind in ("joined", "silo-failed"):
-            family = self._joins if kind == "joined" else self._failures
+        self._events.labels(kind.name).inc()
+        if silo_id is not None and kind in (kinds.JOINED, kinds.SILO_FAILED):
+            family = self._joins if kind is kinds.JOINED else self._failures
             family.labels(self._label(silo_id)).inc()
 
     def refused(self, silo_id: str, kind: str) -> None:

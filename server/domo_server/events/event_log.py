@@ -6,7 +6,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from domo.errors import TransportError
+from domo_server.events import kinds
 from domo_server.events.counters import Counters
+from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Broadcast
 from domo_server.silos.rates import Bucket
 from domo_server.store.store import Store, now_text
@@ -20,7 +22,7 @@ BURST = 60
 PER_MINUTE = 10
 """And on average. What is above is counted, and said once a minute."""
 TELL_S = 60.0
-NOT_CAUSED = ("dropped", "readmitted", "certificate", "left-out")
+NOT_CAUSED = (kinds.DROPPED, kinds.READMITTED, kinds.CERTIFICATE, kinds.LEFT_OUT)
 """Events of a silo that no silo causes: the admin does, or they are said once."""
 FLUSH_S = 1.0
 """How long who asks for events waits for those that are still being recorded."""
@@ -46,7 +48,7 @@ class EventLog:
         self.recorded = Broadcast()
 
     def say(
-        self, kind: str, text: str, run_id: str | None = None, silo_id: str | None = None
+        self, kind: EventKind, text: str, run_id: str | None = None, silo_id: str | None = None
     ) -> None:
         """Log and record an event, unless its silo causes too many."""
         if silo_id is not None and kind not in NOT_CAUSED and not self._may_cause(silo_id):
@@ -54,7 +56,7 @@ class EventLog:
         log.info("%s", text, extra={"run": run_id, "silo": silo_id})
         self.counters.event(kind, silo_id)
         written = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._record, kind, text, run_id, silo_id, now_text()
+            self._thread, self._record, kind.name, text, run_id, silo_id, now_text()
         )
         written.add_done_callback(self._written)
         self._newest = written
@@ -74,7 +76,8 @@ class EventLog:
         left_out, self._left_out, self._telling = self._left_out, {}, None
         for silo_id, n in left_out.items():
             why = f"it causes more than {PER_MINUTE} a minute"
-            self.say("left-out", f"{n} more of {silo_id} were left out: {why}", silo_id=silo_id)
+            text = f"{n} more of {silo_id} were left out: {why}"
+            self.say(kinds.LEFT_OUT, text, silo_id=silo_id)
 
     def _record(self, *event: str | None) -> None:
         """On the thread: wait out a full disk, so that all events follow once there is room."""

@@ -19,23 +19,11 @@ import httpx
 from domo.api.schema import Event, RunSummary
 from domo.errors import ConfigError, DomoError, TransportError
 from domo_server.config import WebhookConfig
+from domo_server.events.kinds import KINDS
 
-KINDS = {
-    "started": "started",
-    "paused": "paused",
-    "resumed": "resumed",
-    "finished": "finished",
-    "failed": "failed",
-    "stopped": "stopped",
-    "stalled": "run-stalled",
-    "moves-again": "run-moves-again",
-    "silo-failed": "silo-failed",
-    "silo-lost": "silo-lost",
-    "silo-back": "silo-back",
-    "disk": "disk",
-}
+BY_HOOK = {kind.webhook: kind.name for kind in KINDS.values() if kind.webhook}
 """What a webhook may be told, and the kind of that event."""
-NAMES = {kind: name for name, kind in KINDS.items()}
+NAMES = {name: hook for hook, name in BY_HOOK.items()}
 TIMEOUT_S = 10.0
 PREFIX = "whsec_"
 AGAIN = (408, 425, 429)
@@ -61,7 +49,7 @@ class Hook:
     """
 
     def __init__(self, config: WebhookConfig):
-        self.url, self.kinds = config.url, [KINDS[name] for name in config.events]
+        self.url, self.kinds = config.url, [BY_HOOK[name] for name in config.events]
         self.host = urlsplit(self.url).netloc.rpartition("@")[2]
         self.key = hashlib.sha256(self.url.encode()).hexdigest()
         self._secret = _secret(config)

@@ -20,9 +20,9 @@ from tenacity import (
 from domo.api.schema import ENDED, Event, RunSummary
 from domo.errors import DomoError, TransportError
 from domo_server.config import WebhookConfig
+from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.integrations.webhook_message import (
-    KINDS,
     NAMES,
     DeliveryError,
     Hook,
@@ -127,7 +127,7 @@ class Webhooks:
             error = state.outcome.exception() if state.outcome else None
             if state.attempt_number == 1:
                 text = f"{what}: {error}; it is tried for {GIVE_UP_S / 60:.0f} min"
-                self._events.say("webhook", text, event.run_id)
+                self._events.say(kinds.WEBHOOK, text, event.run_id)
             else:
                 log.warning("%s: %s", what, error)
 
@@ -141,7 +141,7 @@ class Webhooks:
         try:
             await retrying(hook.send, http, body)
         except DomoError as error:
-            self._events.say("webhook", f"{what}: {error}; given up", event.run_id)
+            self._events.say(kinds.WEBHOOK, f"{what}: {error}; given up", event.run_id)
 
 
 async def send_test(hooks: Sequence[WebhookConfig], page: str | None) -> dict[str, str | None]:
@@ -167,9 +167,9 @@ async def send_test(hooks: Sequence[WebhookConfig], page: str | None) -> dict[st
 
 def complete_log(store: Store) -> None:
     """Record the end of a run whose event was lost when the coordinator was killed just then."""
-    told = store.runs_with_event([KINDS[state.lower()] for state in ENDED])
+    told = store.runs_with_event([kind.name for kind in kinds.ENDS.values()])
     for row in reversed(store.all_runs()):
         if row.state in ENDED and row.run_id not in told:
-            state = row.state.lower()
-            text = f"{row.name}: {state}: {row.detail}"
-            store.add_event(state, text, row.run_id, at=row.finished_at)
+            kind = kinds.ENDS[row.state].name
+            text = f"{row.name}: {kind}: {row.detail}"
+            store.add_event(kind, text, row.run_id, at=row.finished_at)

@@ -5,6 +5,7 @@ import logging
 from dataclasses import dataclass
 
 from domo_server.coordinator.coordinator import Coordinator
+from domo_server.events import kinds
 from domo_server.monitor.activity import Signs
 from domo_server.monitor.stall import BROKEN_S, Stall
 from domo_server.runs.run import Run
@@ -87,9 +88,9 @@ class Watch:
             self._away[silo_id] = session
             if session.left is None:  # a goodbye is an event already
                 text = f"{silo_id}: {away} (last: {session.doing})"
-                self._c.events.say("silo-lost", text, run_id, silo_id)
+                self._c.events.say(kinds.SILO_LOST, text, run_id, silo_id)
         elif away is None and self._away.pop(silo_id, None) is session:  # else it joined again
-            self._c.events.say("silo-back", f"{silo_id} is back", run_id, silo_id)
+            self._c.events.say(kinds.SILO_BACK, f"{silo_id} is back", run_id, silo_id)
 
     def _look_at_run(self, now: float) -> None:
         run = self._c.queue.current
@@ -109,7 +110,7 @@ class Watch:
         old = self.stalled
         if old is None:
             self.stalled = Stalled(why, now, at)
-            run.say("run-stalled", f"{run.config.title} is stalled: {why}")
+            run.say(kinds.RUN_STALLED, f"{run.config.title} is stalled: {why}")
         elif old.text != why or old.calm_since is not None:
             old.text, old.at, old.calm_since = why, at, None
         else:
@@ -123,5 +124,5 @@ class Watch:
         self.stalled = None
         if not run.state.ended:
             text = f"{run.config.title} moves again after {now - old.since:.0f} s"
-            run.say("run-moves-again", text)
+            run.say(kinds.RUN_MOVES_AGAIN, text)
         run.broadcast.notify()

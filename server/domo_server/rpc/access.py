@@ -18,6 +18,7 @@ from domo.errors import (
 from domo.ops.logs import log_context
 from domo_proto.errors import ERROR_KEY, status_of
 from domo_server.coordinator.coordinator import Coordinator
+from domo_server.events import kinds
 from domo_server.runs.run import Run
 from domo_server.silos.sessions import Session
 
@@ -113,7 +114,7 @@ def refuse(run: Run, session: Session, what: str, why: str, kind: str | None = N
     """
     why = why[:MAX_TEXT]
     run.events.counters.refused(session.silo_id, kind or what)
-    run.say("refused", f"refused an {what} of {session.silo_id}: {why}", session.silo_id)
+    run.say(kinds.REFUSED, f"refused an {what} of {session.silo_id}: {why}", session.silo_id)
     session.error = f"{what} refused: {why}"
 
 

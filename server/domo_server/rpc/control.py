@@ -11,6 +11,7 @@ from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.coordinator.coordinator import Coordinator
+from domo_server.events import kinds
 from domo_server.rpc.access import (
     MAX_METRICS,
     MAX_SUM,
@@ -215,7 +216,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         self._coordinator.sessions.leave(session, request.reason[:500])
         reason = f": {request.reason[:500]}" if request.reason else ""
         text = f"{session.silo_id} left{reason}"
-        self._coordinator.events.say("left", text, silo_id=session.silo_id)
+        self._coordinator.events.say(kinds.LEFT, text, silo_id=session.silo_id)
         return pb.LeaveResponse()
 
     @answers

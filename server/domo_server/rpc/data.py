@@ -16,6 +16,7 @@ from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError, S
 from domo_proto.codec import decode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
+from domo_server.events import kinds
 from domo_server.rpc.access import (
     MAX_METRICS,
     MAX_SUM,
@@ -141,7 +142,8 @@ class DataServicer:
         async with self._uploads.newest(silo_id) as progress, run.lock_of(silo_id):
             state, _ = run.upload_state(silo_id, r, digest)
             if state == "accepted":
-                run.say("duplicate", f"{silo_id} sent its update again; it counts once", silo_id)
+                text = f"{silo_id} sent its update again; it counts once"
+                run.say(kinds.DUPLICATE, text, silo_id)
                 return pb.SubmitResponse(
                     state=pb.ACCEPTED, duplicate=True, text="had it already"
                 ).SerializeToString()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from domo.errors import TransportError
+from domo_server.events import kinds
 from domo_server.runs.run import Run
 from domo_server.store.rows import RunChanges
 
@@ -46,13 +47,13 @@ class Durable:
                 self._show(f"{stop}{said_by_disk(error)}; it goes on by itself once it can")
                 run.stuck = run.unsaved if self._behind else run.detail
                 if failures == 1:
-                    run.say("disk", (run.unsaved if self._behind else run.detail) or "")
+                    run.say(kinds.DISK, (run.unsaved if self._behind else run.detail) or "")
                     run.broadcast.notify()
             else:
                 if failures:
                     self._show(None if self._behind else before)
                     run.stuck = None
-                    run.say("disk", "there is room again: the run goes on")
+                    run.say(kinds.DISK, "there is room again: the run goes on")
                 return done
             await run.broadcast.until(lambda: None if self._lastly else run.stop_text, DISK_S)
 

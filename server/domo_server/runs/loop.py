@@ -16,6 +16,7 @@ from shutil import rmtree
 from domo.errors import DomoError, RoundTimeoutError, StateError, TransportError
 from domo.model.card import metadata_of
 from domo.model.tensor_file import TensorFile
+from domo_server.events import kinds
 from domo_server.rounds.aggregate import make_record, sum_round
 from domo_server.rounds.alignment import Agreement
 from domo_server.rounds.state import (
@@ -104,7 +105,7 @@ class RunLoop:
 
     async def _freeze_roster(self) -> None:
         run = self._run
-        run.say("waiting", f"{run.config.title} is open for silos to enrol")
+        run.say(kinds.WAITING, f"{run.config.title} is open for silos to enrol")
         while (roster := run.freeze_roster()) is None:
             if run.stop_text is not None:
                 await self._end(Signal.STOP, run.stop_text)
@@ -117,7 +118,7 @@ class RunLoop:
         )
         run.open_round()
         run.move(Signal.ROSTER_FROZEN)
-        run.say("started", f"{run.config.title} started with {len(roster)} silos")
+        run.say(kinds.STARTED, f"{run.config.title} started with {len(roster)} silos")
 
     # rounds
 
@@ -158,11 +159,11 @@ class RunLoop:
             self._paused_at = run.clock()
             await self._settle()
             run.move(Signal.PAUSE)
-            run.say("paused", f"paused in round {run.state.round_index + 1}")
+            run.say(kinds.PAUSED, f"paused in round {run.state.round_index + 1}")
         else:
             run.hold(self._paused_at)
             run.move(Signal.RESUME)
-            run.say("resumed", f"goes on in round {run.state.round_index + 1}")
+            run.say(kinds.RESUMED, f"goes on in round {run.state.round_index + 1}")
         await set_state(run, self._durably, {"state": run.state.phase.value})
 
     async def _close(self) -> None:
@@ -175,7 +176,7 @@ class RunLoop:
             counters.phase("collecting", run.clock() - run.opened_at)
             run.move(Signal.QUORUM)
             for silo_id, why in run.outliers().items() if config.norm_check == "warn" else ():
-                run.say("unusual", f"{silo_id}: {why}", silo_id)
+                run.say(kinds.UNUSUAL, f"{silo_id}: {why}", silo_id)
         await self._settle()
         record = await self._durably(self._record)
         run.detail = f"summing {len(record.participants)} updates"
@@ -233,7 +234,7 @@ class RunLoop:
         done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = closed.train_loss
         tail = f", train loss {loss:.4g}" if loss is not None else ""
-        run.say("round-committed", f"{done} with {len(closed.participants)} silos{tail}")
+        run.say(kinds.ROUND_COMMITTED, f"{done} with {len(closed.participants)} silos{tail}")
 
     async def _settle(self) -> None:
         """Wait until the last closed round is committed."""
@@ -248,7 +249,7 @@ class RunLoop:
     def _refuse_outliers(self) -> bool:
         far = self._run.refuse_outliers()
         for silo_id, why in far.items():
-            self._run.say("refused", f"refused an update of {silo_id}: {why}", silo_id)
+            self._run.say(kinds.REFUSED, f"refused an update of {silo_id}: {why}", silo_id)
             self._run.events.counters.refused(silo_id, "norm")
             session = self._run.sessions.of(silo_id)
             if session is not None:
@@ -314,7 +315,7 @@ class RunLoop:
         run.move(signal)
         phase = run.state.phase
         await set_state(run, self._lastly, {"state": phase.value, "finished_at": now_text()})
-        run.say(phase.lower(), f"{run.config.title}: {phase.lower()}: {text}")
+        run.say(kinds.ENDS[phase], f"{run.config.title}: {phase.lower()}: {text}")
 
     def _tidy(self) -> None:
         """Delete what only a run under way needs."""

@@ -16,7 +16,9 @@ from domo.model.flat import Layout, Section
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
 from domo_proto.codec import VectorId
+from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
+from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.assignment import Counted
@@ -84,7 +86,7 @@ class Intake(Members):
         self.damage: CoordinatorUnavailableError | None = None
         self._locks: dict[str, asyncio.Lock] = {}
 
-    def say(self, kind: str, text: str, silo_id: str | None = None) -> None:
+    def say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:
         """Log and record an event of this run."""
         self.events.say(kind, text, self.run_id, silo_id)
 
@@ -199,14 +201,14 @@ class Intake(Members):
         self.take(update)
         if self.disk is not None:
             self.disk = None
-            self.say("disk", "updates are kept again")
+            self.say(kinds.DISK, "updates are kept again")
         self.broadcast.notify()
         return True
 
     def note_disk(self, why: str) -> None:
         """An update could not be kept: said until one can be."""
         if self.disk is None:
-            self.say("disk", f"updates cannot be kept: {why}")
+            self.say(kinds.DISK, f"updates cannot be kept: {why}")
         self.disk = why
         self.broadcast.notify()
 
@@ -214,7 +216,7 @@ class Intake(Members):
         """A file that silos fetch cannot be read: the run is loaded again, once that can be."""
         if self.damage is None:
             self.damage = of_its_files(error)
-            self.say("disk", f"a model cannot be sent: {self.damage}")
+            self.say(kinds.DISK, f"a model cannot be sent: {self.damage}")
             self.broadcast.notify()
 
     async def add_evaluation(
@@ -232,7 +234,7 @@ class Intake(Members):
         """A silo says that its round failed."""
         if round_index == self.state.round_index and silo_id in self.sampled:
             self.fail(silo_id, text)
-        self.say("silo-failed", f"{silo_id} failed in round {round_index + 1}: {text}", silo_id)
+        self.say(kinds.SILO_FAILED, f"{silo_id} failed in round {round_index + 1}: {text}", silo_id)
         self.broadcast.notify()
 
     def should_abandon(self, silo_id: str, round_index: int) -> bool:
@@ -251,7 +253,7 @@ class Intake(Members):
                 found[silo_id] = update
             else:
                 text = f"the update of {silo_id} was not wholly on disk; it is asked for again"
-                self.say("torn", text, silo_id)
+                self.say(kinds.TORN, text, silo_id)
         return found
 
     def restore(self, found: Mapping[str, AcceptedUpdate]) -> None:

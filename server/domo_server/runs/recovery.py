@@ -13,6 +13,7 @@ from domo.storage import files
 from domo.tasks import load_task
 from domo.training.initial import build_initial
 from domo_proto.codec import VectorId
+from domo_server.events import kinds
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import Durable, set_state
 from domo_server.runs.receiver import of_its_files
@@ -141,7 +142,7 @@ async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
         run.state = RoundState(Phase.CLOSING, r, row.attempt)
     done = f"round {r + 1} of {run.config.num_rounds}"
     tail = "; it is still paused" if run.pause_wanted else ""
-    run.say("resumed", f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
+    run.say(kinds.RESUMED, f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
     return True
 
 
@@ -164,5 +165,5 @@ async def _restore_set(run: Run, durably: Durable) -> bool:
     run.restore(found)
     if not whole:
         await durably(run.store.reopen_round, run.run_id, r)
-        run.say("reopened", f"round {r + 1} was being closed; it is collected anew")
+        run.say(kinds.REOPENED, f"round {r + 1} was being closed; it is collected anew")
     return whole

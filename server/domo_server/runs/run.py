@@ -9,6 +9,7 @@ import asyncio
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.run_config import sort_roster
 from domo_proto.codec import VectorId
+from domo_server.events import kinds
 from domo_server.rounds.state import Phase, Signal, advance
 from domo_server.runs.assignment import Counted, Turn
 from domo_server.runs.receiver import BUFFER_IDS, Intake
@@ -76,7 +77,7 @@ class Run(Intake):
         if old != mine:
             await asyncio.to_thread(self.store.enroll, self.run_id, silo_id, mine)
             self.enrolments[silo_id] = mine
-            self.say("enrolled", f"{silo_id} enrolled with {num_samples} samples", silo_id)
+            self.say(kinds.ENROLLED, f"{silo_id} enrolled with {num_samples} samples", silo_id)
         session.run_id, session.phase = self.run_id, "enrolled"
         session.num_samples, session.num_eval_samples = num_samples, num_eval_samples
         self.broadcast.notify()

@@ -25,7 +25,7 @@ class Expiry:
 
     Args:
         sessions: Silos with their certificates' ends.
-        say: Records an event, as `EventLog.say`.
+        say: Records an event of this kind: its text, and `silo_id`.
         clock: Seconds since 1970.
     """
 
@@ -59,7 +59,7 @@ class Expiry:
         days = int((end - now) / 86_400)
         when = "has expired" if end <= now else f"expires in {days} day{'' if days == 1 else 's'}"
         mend = "renew it, and restart with the new one"
-        self._say("certificate", f"{what} {when}: {mend}", silo_id=silo_id)
+        self._say(f"{what} {when}: {mend}", silo_id=silo_id)
 
     async def watch(self) -> None:
         """Look now and then, until cancelled."""

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 from domo.api.schema import Event, Participant, RoundRecord, SiloRound
+from domo_server.events.kinds import KINDS, EventKind
 from domo_server.store import rows
 
 
@@ -50,5 +51,6 @@ def silo_round(row: rows.RoundRecord, silo_id: str) -> SiloRound | None:
 
 
 def event_of(row: rows.EventRow) -> Event:
-    """One event."""
-    return Event(**asdict(row))
+    """One event; of a kind that another version knows, plain."""
+    kind = KINDS.get(row.kind, EventKind(row.kind))
+    return Event(**asdict(row), level=kind.level, colour=kind.colour)

@@ -3,20 +3,13 @@
 import { byId, changed, getJson, h, keyed } from "./dom.js";
 import { formatClock, formatDay } from "./format.js";
 
-const BAD = ["refused", "silo-failed", "silo-lost", "run-stalled", "failed", "disk"];
-const WARN = ["unusual", "declined"];
-const NOTED = ["dropped", "paused"];
+const TONES = { red: "bad", yellow: "warn" };
 const NUM_SHOWN = 100;
 const DAY_MS = 86400e3;
 
 /** Whether something was refused, declined or has failed. */
-export const isProblem = (event) => BAD.includes(event.kind) || WARN.includes(event.kind);
+export const isProblem = (event) => event.level === "problem";
 const problems = new Map(); // by id; they outlive the last events of all kinds
-
-function toneOf(kind) {
-  if (BAD.includes(kind)) return "bad";
-  return WARN.includes(kind) || NOTED.includes(kind) ? "warn" : null;
-}
 
 function create(event) {
   const about = [event.silo_id, event.run_id].filter(Boolean).join(" \u00b7 ");
@@ -24,7 +17,7 @@ function create(event) {
   const isOld = Date.now() - new Date(event.at) > DAY_MS;
   return h(
     "li",
-    { "data-tone": toneOf(event.kind) },
+    { "data-tone": TONES[event.colour] ?? null },
     h("time", { datetime: event.at, title: event.at },
       isOld ? formatDay(event.at) : formatClock(event.at)),
     h("span", { title: `${event.kind}${about ? ` \u00b7 ${about}` : ""}` }, ...problem, event.text),
@@ -36,8 +29,7 @@ export function setUpEvents(draw) {
   byId("only-problems").addEventListener("change", async (change) => {
     draw();
     if (!change.target.checked) return;
-    const kinds = [...BAD, ...WARN].map((kind) => `kind=${kind}`).join("&");
-    remember(await getJson(`api/v1/events?limit=${NUM_SHOWN}&${kinds}`).catch(() => []));
+    remember(await getJson(`api/v1/events?limit=${NUM_SHOWN}&level=problem`).catch(() => []));
     draw();
   });
 }

@@ -8,11 +8,15 @@ import pytest
 
 import domo_server.events.event_log
 from domo.errors import CoordinatorUnavailableError
+from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import BURST, EventLog
+from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Broadcast
 from domo_server.store.database import open_database
 from domo_server.store.store import Store
+
+KIND = EventKind("kind")
 
 
 def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> None:
@@ -21,7 +25,7 @@ def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> N
     async def main() -> None:
         events = EventLog(store, Broadcast(), Counters())
         for i in range(50):
-            events.say("kind", f"{i}", "1-r" if i % 2 else None, "site-a")
+            events.say(KIND, f"{i}", "1-r" if i % 2 else None, "site-a")
         await events.close()
 
     asyncio.run(main())
@@ -40,7 +44,7 @@ def test_whoever_waits_is_told(tmp_path: Path) -> None:
         async with asyncio.timeout(60):
             changed = asyncio.create_task(broadcast.changed())
             await asyncio.sleep(0)
-            events.say("kind", "text")
+            events.say(KIND, "text")
             await changed
         assert len(store.events_after(0, 9)) == 1
         await events.close()
@@ -64,7 +68,7 @@ def test_an_event_that_cannot_be_recorded_harms_nobody(
         events = EventLog(store, broadcast, Counters())
         changed = asyncio.create_task(broadcast.changed())
         await asyncio.sleep(0)
-        events.say("kind", "text")
+        events.say(KIND, "text")
         async with asyncio.timeout(60):
             await changed
         await events.close()
@@ -94,17 +98,17 @@ def test_on_a_full_disk_who_asks_is_not_kept_waiting_and_all_follows_in_order(
         events = EventLog(store, Broadcast(), Counters())
         async with asyncio.timeout(30):
             for i in range(3):
-                events.say("kind", f"{i}")
+                events.say(KIND, f"{i}")
                 await events.flush()
             assert store.events_after(0, 9) == []
             room.set()
             while len(store.events_after(0, 9)) < 3:
                 await events.recorded.changed(0.1)
-            events.say("kind", "3")
+            events.say(KIND, "3")
             await events.flush()
         assert [e.text for e in store.events_after(0, 9)] == ["0", "1", "2", "3"]
         room.clear()
-        events.say("kind", "lost")
+        events.say(KIND, "lost")
         events.hurry()
         async with asyncio.timeout(30):
             await events.close()
@@ -119,10 +123,10 @@ def test_what_one_silo_causes_beyond_the_rate_is_counted_and_said_once(tmp_path:
     async def main() -> None:
         events = EventLog(store, Broadcast(), Counters())
         for i in range(BURST + 12):
-            events.say("silo-failed", f"a {i}", "1-r", "a")
-        events.say("silo-failed", "b", "1-r", "b")
-        events.say("dropped", "a is left out by the admin", "1-r", "a")
-        events.say("started", "the run started", "1-r")
+            events.say(kinds.SILO_FAILED, f"a {i}", "1-r", "a")
+        events.say(kinds.SILO_FAILED, "b", "1-r", "b")
+        events.say(kinds.DROPPED, "a is left out by the admin", "1-r", "a")
+        events.say(kinds.STARTED, "the run started", "1-r")
         await events.close()
 
     asyncio.run(main())
@@ -148,7 +152,7 @@ def test_what_was_left_out_is_said_while_the_coordinator_goes_on(
         async with asyncio.timeout(60):
             for _ in range(2):
                 for i in range(BURST + 1):
-                    events.say("joined", f"{i}", silo_id="a")
+                    events.say(kinds.JOINED, f"{i}", silo_id="a")
                 while store.events_after(0, 1)[0].kind != "left-out":
                     await events.recorded.changed(0.1)
         await events.close()

@@ -13,8 +13,8 @@ def clock() -> Clock:
 
 
 def test_each_is_said_once_and_once_more_when_it_has_ended(clock: Clock) -> None:
-    sessions, said = Sessions(2.0), list[tuple[str, str, str]]()
-    expiry = Expiry(sessions, lambda kind, text, silo_id: said.append((kind, text, silo_id)), clock)
+    sessions, said = Sessions(2.0), list[tuple[str, str]]()
+    expiry = Expiry(sessions, lambda text, silo_id: said.append((text, silo_id)), clock)
     for name, days in (("site-a", 20), ("site-b", 100)):
         session = sessions.join(name, "i", None, "trainer", "cpu", "1")
         session.certificate_end = days * DAY_S
@@ -27,12 +27,12 @@ def test_each_is_said_once_and_once_more_when_it_has_ended(clock: Clock) -> None
         clock.now = day * DAY_S
         expiry.look()
     mend = "renew it, and restart with the new one"
-    first = ("certificate", f"the certificate of site-a expires in 13 days: {mend}", "site-a")
+    first = (f"the certificate of site-a expires in 13 days: {mend}", "site-a")
     assert said == [first]
     for day in (20, 21):
         clock.now = day * DAY_S
         expiry.look()
-    ended = ("certificate", f"the certificate of site-a has expired: {mend}", "site-a")
+    ended = (f"the certificate of site-a has expired: {mend}", "site-a")
     assert said == [first, ended]
 
 
@@ -41,7 +41,7 @@ def test_the_coordinators_own_and_a_silo_that_left(clock: Clock) -> None:
     session = sessions.join("site-a", "i", None, "trainer", "cpu", "1")
     session.certificate_end = 1.5 * DAY_S
     sessions.leave(session)
-    expiry = Expiry(sessions, lambda kind, text, silo_id: said.append(text), clock)
+    expiry = Expiry(sessions, lambda text, silo_id: said.append(text), clock)
     expiry.own_end = 1.5 * DAY_S
     expiry.look()
     assert said == [

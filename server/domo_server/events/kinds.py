@@ -1,0 +1,76 @@
+"""What can happen: the one table of the kinds of events."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["info", "problem"]
+Colour = Literal["red", "yellow"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """A kind of event.
+
+    Attributes:
+        name: In REST, in the database, in metrics.
+        level: Whether something was refused, declined or has failed.
+        colour: In which it is shown: red, what stops or spoils something; yellow, what somebody
+            should know of.
+        webhook: Under which name webhooks may ask for it; None: they are not told.
+    """
+
+    name: str
+    level: Level = "info"
+    colour: Colour | None = None
+    webhook: str | None = None
+
+
+KINDS: dict[str, EventKind] = {}
+"""All of them, by name."""
+
+
+def _kind(
+    name: str, level: Level = "info", colour: Colour | None = None, webhook: str | None = None
+) -> EventKind:
+    KINDS[name] = EventKind(name, level, colour, webhook)
+    return KINDS[name]
+
+
+# silos
+JOINED = _kind("joined")
+LEFT = _kind("left")
+LEFT_OUT = _kind("left-out")
+SILO_LOST = _kind("silo-lost", "problem", "red", webhook="silo-lost")
+SILO_BACK = _kind("silo-back", webhook="silo-back")
+SILO_FAILED = _kind("silo-failed", "problem", "red", webhook="silo-failed")
+DECLINED = _kind("declined", "problem", "yellow")
+ENROLLED = _kind("enrolled")
+DROPPED = _kind("dropped", colour="yellow")
+READMITTED = _kind("readmitted")
+
+# updates
+REFUSED = _kind("refused", "problem", "red")
+UNUSUAL = _kind("unusual", "problem", "yellow")
+DUPLICATE = _kind("duplicate")
+TORN = _kind("torn")
+
+# runs
+WAITING = _kind("waiting")
+STARTED = _kind("started", webhook="started")
+ROUND_COMMITTED = _kind("round-committed")
+REOPENED = _kind("reopened")
+PAUSED = _kind("paused", colour="yellow", webhook="paused")
+RESUMED = _kind("resumed", webhook="resumed")
+RUN_STALLED = _kind("run-stalled", "problem", "red", webhook="stalled")
+RUN_MOVES_AGAIN = _kind("run-moves-again", webhook="moves-again")
+FINISHED = _kind("finished", webhook="finished")
+FAILED = _kind("failed", "problem", "red", webhook="failed")
+STOPPED = _kind("stopped", webhook="stopped")
+ENDS = {"FINISHED": FINISHED, "FAILED": FAILED, "STOPPED": STOPPED}
+"""By the state that a run ends in."""
+
+# the coordinator
+DISK = _kind("disk", "problem", "red", webhook="disk")
+CERTIFICATE = _kind("certificate")
+TRACKER = _kind("tracker")
+WEBHOOK = _kind("webhook")
