@@ -77,7 +77,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def is_signed(headers: dict[str, str], body: bytes, secret: str) -> bool:
-    """As docs/operations.md says that a receiver does it."""
+    """As docs/watch.md says that a receiver does it."""
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     digest = hmac.digest(base64.b64decode(secret), signed, hashlib.sha256)
     right = "v1," + base64.b64encode(digest).decode()

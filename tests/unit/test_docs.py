@@ -229,3 +229,28 @@ def test_every_command_and_flag_is_described(name: str, command: click.Command) 
             assert variables <= set(codes(" ".join(told[flag]))), f"{name} {flag}: {variables}"
     known = {o for p in command.params for o in p.opts}
     assert {f for f in told if f.startswith("--")} <= known, "a flag that is not there"
+
+
+# all pages
+
+ROOT = DOCS.parent
+PAGES = sorted(
+    [p for p in ROOT.glob("*.md") if p.name != "CHANGELOG.md"] + list(DOCS.rglob("*.md"))
+)
+
+
+def anchors(text: str) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_every_link_leads_somewhere(path: Path) -> None:
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith("http"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
