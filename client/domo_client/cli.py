@@ -171,20 +171,6 @@ def doctor(
     raise typer.Exit(examine(_setup(flags, dashboard), as_json))
 
 
-@app.command()
-@takes_flags
-def support_bundle(
-    flags: Flags,
-    dashboard: Dashboard = None,
-    log: Annotated[Path | None, typer.Option(help="A log file; its last lines go in.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The archive to write.")] = None,
-) -> None:
-    """Write an archive for whoever helps you: what doctor finds, versions; no data, no keys."""
-    from domo_client.doctor.support_bundle import write_bundle
-
-    write_bundle(_setup(flags, dashboard), log, out)
-
-
 def _setup(flags: Flags, dashboard: str | None) -> "Setup":
     """The flags of doctor, for its checks; log lines as joining has them, but warnings only."""
     from domo_client.doctor.checks import Setup

@@ -1,4 +1,4 @@
-"""The flags that joining, `doctor` and `support-bundle` share; light for `health`.
+"""The flags that joining and `doctor` share; light for `health`.
 
 They are the fields of `Flags`, in one place; `takes_flags` gives them to a command.
 """

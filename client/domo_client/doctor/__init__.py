@@ -1,1 +1,1 @@
-"""`domo-client doctor` and `support-bundle`."""
+"""`domo-client doctor`."""

@@ -15,20 +15,18 @@ from domo.errors import ConfigError, TaskError
 from domo.model.card import card_in, markdown
 from domo.model.flat import Layout, Section
 from domo.model.model_file import check_content, open_model, pack, save_model
-from domo.model.onnx_export import example_inputs, need_onnx, write_onnx
 from domo.model.tensor_file import TensorFile
 from domo.ops.console import console, say
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.training.initial import build_model
 
-Format = Literal["torch", "safetensors", "onnx"]
+Format = Literal["torch", "safetensors"]
 ENDINGS: dict[str, Format] = {
     ".safetensors": "safetensors",
     ".pt": "torch",
     ".pth": "torch",
     ".bin": "torch",
-    ".onnx": "onnx",
 }
 """Endings of files; the first of a format is the one it gets by default."""
 FINAL = "model.safetensors"
@@ -41,7 +39,6 @@ def export(
     out: Path,
     server: str,
     task_name: str | None,
-    data: Path | None,
     force: bool,
 ) -> None:
     """Write a model and its card.
@@ -52,7 +49,6 @@ def export(
         out: A folder, or a file with one of `ENDINGS`.
         server: The coordinator's dashboard.
         task_name: Instead of the task that the model names.
-        data: Folder with samples, for a task that gives no example of its input.
         force: Write over what is there.
 
     Raises:
@@ -64,8 +60,6 @@ def export(
     chosen = find_format(form, out)
     path, card_path = names(chosen, out)
     keep_off([path], force)
-    if chosen == "onnx":
-        need_onnx()
     room = next(p for p in path.absolute().parents if p.is_dir())  # on the same disk
     with TemporaryDirectory(dir=room, prefix=".domo-export-") as scratch:
         file = find(source, server, Path(scratch))
@@ -76,10 +70,10 @@ def export(
         readme = markdown(card) if card is not None else None
         if readme is not None and card_path.exists() and card_path.read_text("utf-8") != readme:
             keep_off([card_path], force)
-        task = named_task(file, task_name) if task_name or chosen == "onnx" else None
+        task = named_task(file, task_name) if task_name else None
         made = Path(scratch) / "made"
         made.mkdir()
-        note = write(file, layout, chosen, task, data, made / path.name)
+        note = write(file, layout, chosen, task, made / path.name)
         parts = {part: path.with_name(part.name) for part in sorted(made.iterdir())}
         keep_off(parts.values(), force)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,9 +204,7 @@ def named_task(file: TensorFile, task_name: str | None) -> Task:
         raise TaskError(f"this needs the task {name} of the model: {error}{hint}") from error
 
 
-def write(
-    file: TensorFile, layout: Layout, form: Format, task: Task | None, data: Path | None, path: Path
-) -> str:
+def write(file: TensorFile, layout: Layout, form: Format, task: Task | None, path: Path) -> str:
     """Write the model in a format; what is to be said of it."""
     notes = [f"{layout.num_params:,} trained parameters"]
     if form == "safetensors":
@@ -227,9 +219,6 @@ def write(
             told = " ".join(str(error).split())  # torch's has many lines
             raise TaskError(f"the model is not one of the task's: {told}") from None
         notes.append("it loads into the task's module")
-        if form == "onnx":
-            kept = {k: v for k, v in file.metadata.items() if k != "domo_layout"}
-            notes.append(write_onnx(module.eval(), example_inputs(task, data), path, kept))
     return "; ".join(notes)
 
 

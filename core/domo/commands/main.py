@@ -230,28 +230,23 @@ def export(
     ],
     form: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="torch, safetensors or onnx [default: by --out, or safetensors]."
-        ),
+        typer.Option("--format", help="torch or safetensors [default: by --out, or safetensors]."),
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(help="Folder for model and card; or a file, .pt, .safetensors or .onnx."),
+        typer.Option(help="Folder for model and card; or a file, .pt or .safetensors."),
     ] = Path("export"),
     server: Server = DASHBOARD,
     task: Annotated[
         str | None,
         typer.Option(help="The task whose module it is [default: the one that it names]."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="For onnx: samples, if the task gives no example of one.")
-    ] = None,
     force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
 ) -> None:
-    """Write a model as a file for PyTorch, safetensors or ONNX, with its card."""
+    """Write a model as a file for PyTorch or safetensors, with its card."""
     from domo.commands.export import export as export_it
 
-    export_it(model, form, out, server, task, data, force)
+    export_it(model, form, out, server, task, force)
 
 
 @data_app.command()

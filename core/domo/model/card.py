@@ -255,7 +255,7 @@ def _origin(card: ModelCard) -> Iterator[str]:
     }
     yield from _table(("", ""), [(k, v) for k, v in told.items() if v is not None])
     yield "Tensors have the names of `state_dict()` of the task's `build_model()`. `domo export`"
-    yield "makes a PyTorch or an ONNX file of them."
+    yield "makes a PyTorch file of them."
     yield ""
 
 

@@ -50,8 +50,6 @@ class Task(Protocol):
     - `augment(batch, generator) -> batch`: random augmentation of a collated batch, on the CPU;
     - `batch_plan(round_index, num_steps) -> Sequence[Sequence[int]]`: own sampling order
       (class-balanced batches, curricula) in place of the seeded permutation;
-    - `example_input() -> Tensor | tuple[Tensor, ...]`: what the model is called with, a batch of
-      two; `domo export --format onnx` needs it or some samples;
     - `data_hint: str`: one line on what `--data` should hold.
     """
 

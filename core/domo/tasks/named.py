@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from domo.errors import TaskError
 from domo.tasks import datasets, models
@@ -48,10 +47,6 @@ class ArrayTask:
             f"train.npz and test.npz with inputs (N, {shape}), float32, and labels (N,), int64, in "
             f"0..{self.num_classes - 1}; `domo data split` makes such folders"
         )
-
-    def example_input(self) -> Tensor:
-        """Two inputs, made up."""
-        return example_batch(self.shape)
 
     def train_data(self, root: Path, shard: Shard | None) -> ArrayDataset:
         """A shard of the public training set, or (None) root/train.npz.
@@ -116,10 +111,6 @@ class ImageTask:
             f"train/CLASS/*.png and test/CLASS/*.png (or .jpg){names}; {self.num_classes} classes"
         )
 
-    def example_input(self) -> Tensor:
-        """Two images, made up."""
-        return example_batch((3, 32, 32))
-
     def train_data(self, root: Path, shard: Shard | None) -> ArrayDataset:
         """A shard of the public training set or of the images in root, or (None) all of those.
 
@@ -173,11 +164,6 @@ class ImageTask:
         """
         check_folder(root, self.data_hint)
         return _read_images(root, part, self.classes, self.num_classes, self.statistics)
-
-
-def example_batch(shape: tuple[int, ...]) -> Tensor:
-    """Two inputs of a shape, the same each time."""
-    return torch.randn((2, *shape), generator=torch.Generator().manual_seed(0))
 
 
 def _read_images(

@@ -1,7 +1,6 @@
 """`domo export` of local files."""
 
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ from typer.testing import CliRunner
 
 from domo.commands.main import app
 from domo.model.card import (
-    CARD,
     CardSilo,
     ModelCard,
-    markdown,
     metadata_of,
     of_config,
 )
@@ -60,16 +57,6 @@ class Own:
 class Other(Own):
     def build_model(self) -> nn.Module:
         return nn.Linear(2, 3)
-
-
-class Fixed(Own):
-    def build_model(self) -> nn.Module:
-        net = Net()
-        net.forward = lambda x: x.reshape(2, 4) @ net.a.weight  # type: ignore[method-assign]
-        return net
-
-    def example_input(self) -> torch.Tensor:
-        return torch.zeros(2, 4)
 
 
 def domo(*words: str) -> Any:
@@ -141,44 +128,16 @@ def test_safetensors_the_same_file_and_nothing_is_written_over(model: Path) -> N
     assert Path("x.md").read_text() != "mine"
 
 
-def test_onnx_computes_the_same_and_is_quiet(model: Path, net: Net, tmp_path: Path) -> None:
-    import onnx
-    import onnxruntime
-
-    torch.save(torch.randn(1, 4), tmp_path / "x.pt")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = domo("run", "--out", "m.onnx", "--data", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    assert "largest difference to PyTorch" in result.stdout
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["model", "card"]
-    session = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
-    (given,) = session.get_inputs()
-    for size in (1, 7):
-        x = torch.randn(size, 4)
-        (found,) = session.run(None, {given.name: x.numpy()})
-        torch.testing.assert_close(torch.from_numpy(found), net.eval()(x).detach())
-    graph = onnx.load("m.onnx")
-    opset = next(o.version for o in graph.opset_import if not o.domain)
-    assert f"opset {opset}" in result.stdout
-    kept = {p.key: p.value for p in graph.metadata_props}
-    assert markdown(ModelCard.model_validate_json(kept[CARD])) == Path("m.md").read_text()
-    fixed = refused("run", "--format", "onnx", "--out", "n", "--task", f"{__name__}:Fixed")
-    assert "cannot be written as ONNX with a batch of any size" in fixed
-
-
 def test_what_is_wrong_is_said_and_changes_nothing(model: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
-    assert "must be torch, safetensors, onnx" in refused("run", "--format", "tf")
-    assert "is named as onnx" in refused("run", "--format", "torch", "--out", "m.onnx")
+    assert "must be torch, safetensors" in refused("run", "--format", "tf")
+    assert "is named as torch" in refused("run", "--format", "safetensors", "--out", "m.pt")
     assert "there is no file x.safetensors" in refused("x.safetensors")
     assert "there is no model.safetensors in" in refused(str(tmp_path))
     assert "not one of the task's: Error(s) in loading" in refused(
         "run", "--task", f"{__name__}:Other"
     )
     assert "there is no module 'nowhere'" in refused("run", "--task", "nowhere:Own")
-    assert "give --data with some samples" in refused("run", "--format", "onnx")
     assert sorted(tmp_path.rglob("*")) == before
     away = domo("1-run", "--server", "http://127.0.0.1:1")
     assert "no coordinator's REST at http://127.0.0.1:1" in away.stderr
@@ -199,11 +158,3 @@ def test_what_is_wrong_is_said_and_changes_nothing(model: Path, tmp_path: Path) 
     save_file(load_file(model) | {"b.weight": torch.zeros(1)}, other)
     assert "no model that domo wrote: its layout is missing" in refused(str(other))
     assert not Path("export").exists()
-
-
-def test_without_the_extra_its_name_is_said(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = __import__("importlib.util").util.find_spec
-    missing = lambda name, *a: None if name == "onnxscript" else real(name, *a)  # noqa: E731
-    monkeypatch.setattr("domo.model.onnx_export.find_spec", missing)
-    text = refused("run", "--format", "onnx")
-    assert "needs onnxscript: pip install 'domo-federated[onnx]'" in text
