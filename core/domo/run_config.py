@@ -28,6 +28,14 @@ SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
 
 
+class _BrokenRuleError(ValueError):
+    """Keys that do not go together; `key` is the one that it is said at."""
+
+    def __init__(self, key: str, text: str):
+        super().__init__(text)
+        self.key = key
+
+
 class RunConfig(BaseModel):
     """One run: a task, a method, R rounds."""
 
@@ -146,55 +154,78 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _relations(self) -> Self:
-        def need(ok: bool, text: str) -> None:
+        def need(ok: bool, key: str, text: str) -> None:
             if not ok:
-                raise ValueError(text)
+                raise _BrokenRuleError(key, text)
 
         try:
             object.__setattr__(self, "method", canonical_name(self.method))
         except ConfigError as error:
-            raise ValueError(str(error)) from None
-        need(not (self.num_silos and self.roster), "give num_silos or roster, not both")
+            raise _BrokenRuleError("method", str(error)) from None
+        need(
+            not (self.num_silos and self.roster), "num_silos", "give num_silos or roster, not both"
+        )
         twice = self.roster and len(set(self.roster)) < len(self.roster)
-        need(not twice, "roster names a silo twice")
+        need(not twice, "roster", "roster names a silo twice")
         k = len(self.roster) if self.roster else self.num_silos
         s = self.participation
-        need(s is None or k is None or s <= k, f"participation = {s} is more than {k} silos")
+        need(
+            s is None or k is None or s <= k,
+            "participation",
+            f"participation = {s} is more than {k} silos",
+        )
         most = s or k
         need(
             self.min_silos is None or most is None or self.min_silos <= most,
+            "min_silos",
             f"min_silos = {self.min_silos} is more than the {most} silos of a round",
         )
         required = len(set(self.required_silos))
         most = self.num_silos or required
-        need(required <= most, f"required_silos names {required} of {most} silos")
+        need(required <= most, "required_silos", f"required_silos names {required} of {most} silos")
         given = [self.local_epochs, self.local_steps, self.local_steps_list]
-        need(sum(g is not None for g in given) <= 1, "give one of local_epochs, local_steps(_list)")
+        need(
+            sum(g is not None for g in given) <= 1,
+            "local_epochs",
+            "give one of local_epochs, local_steps(_list)",
+        )
         for key in ("local_lrs", "local_steps_list", "participants"):
             value = getattr(self, key)
             need(
                 value is None or len(value) == self.num_rounds,
+                key,
                 f"{key} must have one entry for each of the {self.num_rounds} rounds"
                 + (f", it has {len(value)}" if value is not None else ""),
             )
-        need(all(p for p in self.participants or ()), "participants has a round with nobody in it")
+        need(
+            all(p for p in self.participants or ()),
+            "participants",
+            "participants has a round with nobody in it",
+        )
         need(
             all(0 < m <= 1 for m in self.lr_milestones),
+            "lr_milestones",
             "lr_milestones are fractions of num_rounds, in (0, 1]",
         )
         for entry in self.local_steps_list or ():
             steps = entry.values() if isinstance(entry, dict) else [entry]
-            need(all(p >= 1 for p in steps), "local_steps_list has a number below 1")
+            need(
+                all(p >= 1 for p in steps),
+                "local_steps_list",
+                "local_steps_list has a number below 1",
+            )
         if self.roster:
             named = set(self.required_silos) | {s for p in self.participants or () for s in p}
             unknown = sorted(named - set(self.roster))
-            need(not unknown, f"not on the roster: {', '.join(unknown)}")
+            need(not unknown, "roster", f"not on the roster: {', '.join(unknown)}")
         need(
             self.on_missing != "proceed" or self.min_silos is not None,
+            "on_missing",
             'on_missing = "proceed" needs min_silos: how many updates a round must have',
         )
         need(
             self.on_missing != "fail" or self.round_deadline_s is not None,
+            "on_missing",
             'on_missing = "fail" needs round_deadline_s',
         )
         return self
@@ -258,7 +289,10 @@ class RunConfig(BaseModel):
             if isinstance(entry, int):
                 return entry
             if silo_id not in entry:
-                raise ConfigError(f"local_steps_list[{round_index}] has no entry for {silo_id}")
+                raise ConfigError.at(
+                    "local_steps_list",
+                    f"local_steps_list[{round_index}] has no entry for {silo_id}",
+                )
             return entry[silo_id]
         if self.local_steps is not None:
             return self.local_steps
@@ -274,9 +308,10 @@ class RunConfig(BaseModel):
         if self.participants is not None:
             named = set(self.participants[round_index])
             if named - set(roster):
-                raise ConfigError(
+                raise ConfigError.at(
+                    "participants",
                     f"participants[{round_index}] names {', '.join(sorted(named - set(roster)))}, "
-                    "not on the roster"
+                    "not on the roster",
                 )
             return [s for s in roster if s in named]
         size = self.participation
@@ -298,7 +333,7 @@ class RunConfig(BaseModel):
         """
         if isinstance(self.weights, dict):
             if silo_id not in self.weights:
-                raise ConfigError(f"weights has no entry for {silo_id}")
+                raise ConfigError.at("weights", f"weights has no entry for {silo_id}")
             return self.weights[silo_id]
         return float(num_samples) if self.weights == "samples" else 1.0
 

@@ -19,18 +19,22 @@ from fastapi.routing import APIRoute
 from pyarrow import parquet
 
 from domo.api.schema import MetricPoint, Resources, SiloStatus
-from domo.errors import ConfigError, CoordinatorUnavailableError, StateError
+from domo.errors import ConfigError, CoordinatorUnavailableError, StateError, TaskError
 from domo.methods import METHODS, PRESETS
 from domo.model.card import markdown
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
+from domo_server.coordinator.submission import Submissions
 from domo_server.dashboard import DashboardServer, create_app
 from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.auth import Admin
 from domo_server.dashboard.errors import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
+from domo_server.events.notifier import Broadcast
+from domo_server.store.database import open_database
 from domo_server.store.rows import EventRow
+from domo_server.store.store import Store
 from domo_server.view.rows import event_of
 from tests.support.played.made_up import Federation
 
@@ -71,14 +75,18 @@ def get(app: FastAPI, path: str, **kwargs: Any) -> httpx.Response:
     return ask(app, "GET", f"/api/v1{path}", **kwargs)
 
 
-def refused(answer: httpx.Response, status: int, code: str, *words: str) -> None:
+def refused(
+    answer: httpx.Response, status: int, code: str, *words: str, cause: str | None = None
+) -> None:
     """The answer has the one error shape and says these words."""
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
     assert set(body) == {"error"}
     with_fields = {"fields"} if code == "invalid_config" else set()
-    assert set(body["error"]) == {"code", "message", "status"} | with_fields
+    with_cause = set() if cause is None else {"cause"}
+    assert set(body["error"]) == {"code", "message", "status"} | with_fields | with_cause
+    assert body["error"].get("cause") == cause
     assert body["error"]["code"] == code
     assert body["error"]["status"] == status
     for word in words:
@@ -302,26 +310,60 @@ def test_the_form_has_every_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "fields"),
+    ("changes", "fields"),
     [
-        ("run: num_rounds = 0: must be above 0", ["num_rounds"]),
-        ("run: 2 faults\n  task: missing\n  local_lr = -1: no", ["task", "local_lr"]),
-        ("run: foo: unknown key (known: name, task)", [""]),
-        ("run: give num_silos or roster, not both", ["num_silos"]),
-        ("there is a run named 'x' already; give this one another name", ["name"]),
-        ("there is no task 'x'; `domo tasks` lists those there are", ["task"]),
-        ("run: weights.site-a = 0: must be greater than 0", ["weights"]),
-        ("something else", [""]),
-        ("", [""]),
+        ({"num_rounds": 0}, {"num_rounds": ["num_rounds = 0: must be greater than or equal to 1"]}),
+        (
+            {"task": ..., "local_lr": -1},
+            {"task": ["task: missing"], "local_lr": ["local_lr = -1: must be greater than 0"]},
+        ),
+        ({"batchsize": 1}, {"": ["batchsize: unknown key; did you mean batch_size?"]}),
+        ({"roster": ["a"]}, {"num_silos": ["give num_silos or roster, not both"]}),
+        (
+            {"name": "taken"},
+            {"name": ["there is a run named 'taken' already; give this"]},
+        ),
+        ({"task": "x"}, {"task": ["there is no task 'x'; `domo tasks` lists those there are"]}),
+        ({"task": "a:B"}, {"task": ["the task a:B is code of your own, which the coordinator"]}),
+        ({"num_silos": ...}, {"num_silos": ["say who takes part: num_silos = 4, or roster"]}),
+        ({"initial_model": "no"}, {"initial_model": ["initial_model: there is no file no"]}),
+        (
+            {"weights": {"site-a": 0}},
+            {"weights": ["weights.site-a = 0: must be greater than 0"]},
+        ),
+        (
+            {"num_silos": ..., "roster": ["a", "b"], "weights": {"a": 1}},
+            {"weights": ["weights has no entry for b"]},
+        ),
+        ({"method": "DOMOS"}, {"method": ["unknown method 'DOMOS'; did you mean 'DOMO-S'?"]}),
     ],
 )
-def test_a_refusal_is_put_to_its_fields(message: str, fields: list[str]) -> None:
-    found = faults_by_field(message)
-    assert list(found) == fields
-    lines = message.removeprefix("run: ").splitlines() or [""]
-    assert [text for texts in found.values() for text in texts] == [
-        line.strip() for line in lines[len(lines) > 1 :]
-    ]
+def test_a_refusal_is_put_to_its_fields(
+    tmp_path: Path, changes: dict[str, Any], fields: dict[str, list[str]]
+) -> None:
+    """What a coordinator refuses, by the keys that its faults name."""
+    config = {"name": "taken", "task": "digits", "num_rounds": 2, "num_silos": 1}
+    wanted = {k: v for k, v in ({**config, "name": None} | changes).items() if v is not ...}
+
+    async def refuse() -> ConfigError:
+        store = Store(open_database(f"sqlite:///{tmp_path / 'db'}"))
+        submissions = Submissions(store, tmp_path, Broadcast())
+        await submissions.submit(config)
+        with pytest.raises(ConfigError) as caught:
+            await submissions.submit(wanted)
+        store.close()
+        return caught.value
+
+    found = faults_by_field(asyncio.run(refuse()))
+    assert list(found) == list(fields)
+    for field, texts in fields.items():
+        assert len(found[field]) == len(texts)
+        assert all(map(str.startswith, found[field], texts)), found[field]
+
+
+def test_a_refusal_without_faults_is_of_no_field() -> None:
+    assert faults_by_field(ConfigError("something else")) == {"": ["something else"]}
+    assert faults_by_field(TaskError("no")) == {"": ["no"]}
 
 
 def test_model_is_a_download_named_by_round(
@@ -357,9 +399,10 @@ def test_every_failure_has_the_one_shape(app: FastAPI, federation: Federation) -
     assert ask(app, "POST", "/static/app.js").headers["allow"] == "GET, HEAD"
     refused(get(app, "/events?limit=x&after=-1"), 422, "invalid_request", "limit", "after")
     federation.error = CoordinatorUnavailableError("the store is busy")
-    refused(get(app, "/status"), 503, "unavailable", "the store is busy")
+    cause = "coordinator-unavailable"
+    refused(get(app, "/status"), 503, "unavailable", "the store is busy", cause=cause)
     federation.error = StateError("the state folder has gone")
-    refused(get(app, "/status"), 500, "internal", "the state folder has gone")
+    refused(get(app, "/status"), 500, "internal", "the state folder has gone", cause="state")
     federation.error = RuntimeError("secret detail")
     bug = get(app, "/status")
     refused(bug, 500, "internal", "log")
@@ -446,7 +489,7 @@ def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
     def post(body: bytes) -> httpx.Response:
         return ask(app, "POST", "/api/v1/runs", content=body, headers=BEARER)
 
-    refused(post(b"{}"), 422, "invalid_config", "method is missing")
+    refused(post(b"{}"), 422, "invalid_config", "method is missing", cause="config")
     refused(post(b""), 422, "invalid_request", "the body is empty", "DOMO")
     refused(post(b"{"), 422, "invalid_request", "not JSON")
     refused(post(b"\xff"), 422, "invalid_request", "not JSON")

@@ -14,6 +14,7 @@ from domo.errors import (
     AccessError,
     ConfigError,
     CoordinatorUnavailableError,
+    DomoError,
     NotFoundError,
     ProtocolError,
 )
@@ -103,15 +104,21 @@ class Rest:
             return
         try:
             told = json.loads(answer.read())["error"]
-            code, text = told["code"], told["message"]
+            code, text, cause = told["code"], told["message"], told.get("cause")
         except (ValueError, KeyError, TypeError):
-            code = ""
+            code, cause = "", None
             text = f"{answer.url} answered {answer.status_code}; is that a domo coordinator?"
+        kind: type[DomoError] = ConfigError
         if answer.status_code >= 500:
-            raise CoordinatorUnavailableError(text)
-        if answer.status_code in (401, 403):
-            raise AccessError(text)
-        raise (NotFoundError if code in ("not_found", "no_model") else ConfigError)(text)
+            kind = CoordinatorUnavailableError
+        elif answer.status_code in (401, 403):
+            kind = AccessError
+        elif code in ("not_found", "no_model"):
+            kind = NotFoundError
+        refusal = kind(text)
+        if isinstance(cause, str):
+            refusal.code = cause
+        raise refusal
 
 
 def _client(headers: Mapping[str, str], timeout_s: float) -> httpx.Client:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from domo.errors import ConfigError
+from domo.errors import ConfigError, Fault
 
 M = TypeVar("M", bound=BaseModel)
 Place = tuple[str | int, ...]
@@ -82,10 +82,11 @@ def validate(
     try:
         return model_class.model_validate(dict(data))
     except ValidationError as error:
-        lines = list(_explain(model_class, data, error, at, names or {}))
-    if len(lines) == 1:
-        raise ConfigError(f"{where}: {lines[0]}")
-    raise ConfigError(f"{where}: {len(lines)} faults\n" + "\n".join(f"  {t}" for t in lines))
+        faults = list(_explain(model_class, data, error, at, names or {}))
+    if len(faults) == 1:
+        raise ConfigError(f"{where}: {faults[0]}", faults)
+    lines = "\n".join(f"  {fault}" for fault in faults)
+    raise ConfigError(f"{where}: {len(faults)} faults\n{lines}", faults)
 
 
 def _explain(
@@ -94,8 +95,8 @@ def _explain(
     error: ValidationError,
     at: str,
     names: Mapping[str, str],
-) -> Iterator[str]:
-    """A line for each place with a fault; what several types of a union say is joined by "or"."""
+) -> Iterator[Fault]:
+    """One for each place; what several types of a union say is joined by "or"."""
     faults: dict[Place, list[Any]] = {}
     for fault in error.errors(include_url=False):
         faults.setdefault(_place(data, fault), []).append(fault)
@@ -106,14 +107,19 @@ def _explain(
         key = key or _path(at, place)
         first = found[0]
         if first["type"] == "extra_forbidden":
-            yield f"{key}: unknown key{_nearest(model_class, place)}"
+            near, keys = _nearest(model_class, place)
+            guess = f"did you mean {near}?" if near else ""
+            known = f" (known: {', '.join(keys)})" if keys and not near else ""
+            yield Fault(key, f"{key}: unknown key{known}", guess)
         elif first["type"] == "missing":
-            yield f"{key}: missing"
+            yield Fault(key, f"{key}: missing")
         elif isinstance(first["input"], Mapping) and first["type"] == "value_error":
-            yield f"{key}: {_rule(first)}" if key else _rule(first)  # a relation between keys
+            about = getattr(first["ctx"]["error"], "key", "")  # of a relation between keys
+            text = f"{key}: {_rule(first)}" if key else _rule(first)
+            yield Fault(_path(key, (about,)) if about else key, text)
         else:
             rules = " or ".join(dict.fromkeys(_rule(f) for f in found))
-            yield f"{key} = {_show(key, first['input'])}: {rules}"
+            yield Fault(key, f"{key} = {_show(key, first['input'])}: {rules}")
 
 
 def _place(data: Any, fault: Any) -> Place:
@@ -154,18 +160,16 @@ def _show(key: str, value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _nearest(model_class: type[BaseModel], place: Place) -> str:
-    """`; did you mean ...?`, from the keys of the model in which an unknown key lies."""
+def _nearest(model_class: type[BaseModel], place: Place) -> tuple[str, Sequence[str]]:
+    """The key that is most like an unknown one (or empty), and all keys of the model it lies in."""
     owner: type[BaseModel] | None = model_class
     for part in place[:-1]:
         if isinstance(part, str) and owner is not None:
             field = owner.model_fields.get(part)
             owner = _model_in(field.annotation) if field else None
-    if owner is None:
-        return ""
-    near = difflib.get_close_matches(str(place[-1]), owner.model_fields, n=1)
-    keys = ", ".join(owner.model_fields)
-    return f"; did you mean {near[0]}?" if near else f" (known: {keys})"
+    keys = list(owner.model_fields) if owner is not None else []
+    near = difflib.get_close_matches(str(place[-1]), keys, n=1)
+    return near[0] if near else "", keys
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

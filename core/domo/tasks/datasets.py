@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from domo.errors import TaskError
+from domo.errors import DataError
 from domo.tasks.base import ArrayDataset, Collated
 from domo.tasks.shards import select
 
@@ -122,7 +122,7 @@ def fashion_mnist(root: Path) -> Public:
     the Debian package dataset-fashion-mnist puts them; else downloaded into root.
 
     Raises:
-        TaskError: The files are damaged, or absent and cannot be downloaded.
+        DataError: The files are damaged, or absent and cannot be downloaded.
     """
     folder = _find_fashion(root)
     parts = []
@@ -139,7 +139,7 @@ def fashion_mnist_quick(root: Path) -> Public:
     The subset is the same for every seed of a run. See `fashion_mnist` for where it is read from.
 
     Raises:
-        TaskError: As `fashion_mnist`.
+        DataError: As `fashion_mnist`.
     """
     full = fashion_mnist(root)
     order = torch.randperm(len(full.train), generator=torch.Generator().manual_seed(0))
@@ -162,7 +162,7 @@ def _find_fashion(root: Path) -> Path:
 
         torchvision.datasets.FashionMNIST(str(root), download=True)
     except (OSError, RuntimeError) as error:
-        raise TaskError(
+        raise DataError(
             f"Fashion-MNIST is not in {root} and could not be downloaded ({error}). Put its four "
             ".gz files there, name their folder in DOMO_FASHION_MNIST, or on Debian: "
             "apt install dataset-fashion-mnist"
@@ -178,7 +178,7 @@ def _read_idx(path: Path) -> Tensor:
         shape = np.frombuffer(content, ">u4", rank, offset=4).tolist()
         values = np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
     except (OSError, EOFError, ValueError, IndexError) as error:
-        raise TaskError(f"{path} is not a gzipped IDX file: {error}. Fetch it again.") from error
+        raise DataError(f"{path} is not a gzipped IDX file: {error}. Fetch it again.") from error
     return torch.from_numpy(values.copy())
 
 
@@ -201,7 +201,7 @@ def cifar10(root: Path) -> Public:
     """50,000 training and 10,000 test images, shape (3, 32, 32), by torchvision.
 
     Raises:
-        TaskError: Absent and cannot be downloaded.
+        DataError: Absent and cannot be downloaded.
     """
     return _torchvision("CIFAR10", root, "170 MB", CIFAR10)
 
@@ -211,7 +211,7 @@ def cifar100(root: Path) -> Public:
     """50,000 training and 10,000 test images of 100 classes, shape (3, 32, 32), by torchvision.
 
     Raises:
-        TaskError: Absent and cannot be downloaded.
+        DataError: Absent and cannot be downloaded.
     """
     return _torchvision("CIFAR100", root, "169 MB", CIFAR100)
 
@@ -221,7 +221,7 @@ def svhn(root: Path) -> Public:
     """73,257 training and 26,032 test images of house numbers, shape (3, 32, 32), by torchvision.
 
     Raises:
-        TaskError: Absent and cannot be downloaded, or scipy (which reads the files) is missing.
+        DataError: Absent and cannot be downloaded, or scipy (which reads the files) is missing.
     """
     return _torchvision("SVHN", root, "246 MB", SVHN)
 
@@ -242,9 +242,9 @@ def _torchvision(name: str, root: Path, size: str, statistics: Statistics) -> Pu
                 logger.info("downloading %s (%s in all) into %s", name, size, root)
                 data = open_dataset(str(root), **part, download=True)
         except ImportError as error:
-            raise TaskError(f"{name} cannot be read: {error}. Try: pip install scipy") from error
+            raise DataError(f"{name} cannot be read: {error}. Try: pip install scipy") from error
         except (OSError, RuntimeError) as error:
-            raise TaskError(
+            raise DataError(
                 f"{name} is not in {root} and could not be downloaded: {error}. Put the files that "
                 f"torchvision.datasets.{name} expects there, or a folder of images for each class."
             ) from error

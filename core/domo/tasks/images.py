@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
-from domo.errors import TaskError
+from domo.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def class_names(
         num_classes: How many there must be.
 
     Raises:
-        TaskError: classes.txt differs from the known classes, or their number is wrong.
+        DataError: classes.txt differs from the known classes, or their number is wrong.
     """
     listed = root / "classes.txt"
     names = None
@@ -64,9 +64,9 @@ def class_names(
         if known is not None and names != list(known):
             odd = sorted(set(names) ^ set(known))
             what = f"they differ in {', '.join(odd[:3])}" if odd else "the order differs"
-            raise TaskError(f"{listed} does not list the classes of the task: {what}")
+            raise DataError(f"{listed} does not list the classes of the task: {what}")
         if len(set(names)) < len(names):
-            raise TaskError(f"{listed} names a class twice")
+            raise DataError(f"{listed} names a class twice")
     if known is not None:
         return list(known)
     source = str(listed)
@@ -76,7 +76,7 @@ def class_names(
         source = f"{root} (by its class folders)"
         logger.info("classes by folder name: %s", ", ".join(names))
     if num_classes is not None and len(names) != num_classes:
-        raise TaskError(
+        raise DataError(
             f"{source} has {len(names)} classes, the task has {num_classes}. Where a silo lacks "
             f"images of a class, put a classes.txt with all class names, one a line, into {root}"
         )
@@ -99,7 +99,7 @@ def image_files(root: Path, part: Part, classes: Sequence[str]) -> list[Labelled
         Its images; none where only the other part is there.
 
     Raises:
-        TaskError: A folder that is no class, or no images.
+        DataError: A folder that is no class, or no images.
     """
     if _part_folder(root, "train") or _part_folder(root, "test"):
         folder = _part_folder(root, part)
@@ -123,7 +123,7 @@ def decode(files: Sequence[LabelledFile], size: int = 32) -> tuple[Tensor, Tenso
         Pixels of shape (N, 3, size, size), uint8, and labels of shape (N,), int64.
 
     Raises:
-        TaskError: Names the file that cannot be read as an image.
+        DataError: Names the file that cannot be read as an image.
     """
     pixels = np.empty((len(files), 3, size, size), np.uint8)
     for i, file in enumerate(progress(files, "reading images")):
@@ -131,7 +131,7 @@ def decode(files: Sequence[LabelledFile], size: int = 32) -> tuple[Tensor, Tenso
             with Image.open(file.path) as opened:
                 image = opened.convert("RGB")
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise TaskError(f"{file.path} cannot be read as an image: {error}") from error
+            raise DataError(f"{file.path} cannot be read as an image: {error}") from error
         if image.size != (size, size):
             image = image.resize((size, size), Image.Resampling.BILINEAR)
         pixels[i] = np.asarray(image).transpose(2, 0, 1)
@@ -161,13 +161,13 @@ def _list_images(folder: Path, classes: Sequence[str]) -> list[LabelledFile]:
     files = []
     for sub in _folders(folder):
         if sub.name not in numbers:
-            raise TaskError(_unknown_class(sub, classes))
+            raise DataError(_unknown_class(sub, classes))
         found = (p for p in sub.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
         label = numbers[sub.name]
         files += [LabelledFile(p, p.relative_to(sub), label) for p in sorted(found)]
     if not files:
         kinds = ", ".join(sorted(s[1:] for s in IMAGE_SUFFIXES))
-        raise TaskError(f"no images in {folder}/CLASS/; files ending in {kinds} are read")
+        raise DataError(f"no images in {folder}/CLASS/; files ending in {kinds} are read")
     return files
 
 

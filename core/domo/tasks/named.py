@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from domo.errors import TaskError
+from domo.errors import DataError, TaskError
 from domo.tasks import datasets, models
 from domo.tasks.arrays import check_folder, read_arrays
 from domo.tasks.augment import Augment, augmentation
@@ -60,7 +60,7 @@ class ArrayTask:
         check_folder(root, self.data_hint)
         path = root / "train.npz"
         if not path.is_file():
-            raise TaskError(f"there is no train.npz in {root}. It should hold {self.data_hint}")
+            raise DataError(f"there is no train.npz in {root}. It should hold {self.data_hint}")
         return read_arrays(path, self.shape, self.num_classes)
 
     def eval_data(self, root: Path, shard: Shard | None) -> ArrayDataset | None:
@@ -122,7 +122,7 @@ class ImageTask:
             return train_shard(self.whole(root, "train"), shard)
         data = self.own_images(root, "train")
         if not len(data):
-            raise TaskError(f"no training images in {root}. It should hold {self.data_hint}")
+            raise DataError(f"no training images in {root}. It should hold {self.data_hint}")
         return data
 
     def eval_data(self, root: Path, shard: Shard | None) -> ArrayDataset | None:

@@ -48,8 +48,8 @@ class Submissions:
         name, number = config.title, 2
         while await asyncio.to_thread(self._store.run_by_name, name):
             if config.name is not None:
-                raise ConfigError(
-                    f"there is a run named {name!r} already; give this one another name"
+                raise ConfigError.at(
+                    "name", f"there is a run named {name!r} already; give this one another name"
                 )
             name, number = f"{config.title}-{number}", number + 1
         return name
@@ -91,20 +91,23 @@ def check_submission(config: RunConfig) -> None:
         ConfigError: Nobody is said to take part, a table lacks a silo, or x_0 cannot be made here.
     """
     if config.num_silos is None and config.roster is None:
-        raise ConfigError("say who takes part: num_silos = 4, or roster = ['site-a', 'site-b']")
+        raise ConfigError.at(
+            "num_silos", "say who takes part: num_silos = 4, or roster = ['site-a', 'site-b']"
+        )
     if config.roster is not None:
         config.check_tables(sort_roster(config.roster))
     if config.initial_model:
         path = Path(config.initial_model)
         if not path.is_file():
-            raise ConfigError(f"initial_model: there is no file {path}")
+            raise ConfigError.at("initial_model", f"initial_model: there is no file {path}")
     elif not is_named(config.task):
         if ":" not in config.task:
-            raise ConfigError(
-                f"there is no task {config.task!r}; `domo tasks` lists those there are"
+            raise ConfigError.at(
+                "task", f"there is no task {config.task!r}; `domo tasks` lists those there are"
             )
-        raise ConfigError(
+        raise ConfigError.at(
+            "task",
             f"the task {config.task} is code of your own, which the coordinator does not run: make "
             f"the initial model with `domo init {config.task} --seed {config.seed} --out "
-            "x0.safetensors` and set initial_model to that file"
+            "x0.safetensors` and set initial_model to that file",
         )

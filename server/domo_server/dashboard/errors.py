@@ -19,13 +19,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from domo.errors import ConfigError, DomoError, TaskError
+from domo.errors import ConfigError, DomoError, Fault, TaskError
 from domo.run_config import RunConfig
 
 logger = logging.getLogger(__name__)
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_WORD = re.compile(r"[a-z_]+")
 _BY_STATUS = {
     404: ("not_found", "there is nothing here. The routes are listed at /api/v1/docs."),
     405: ("method_not_allowed", "this address does not take that method; see the Allow header."),
@@ -41,7 +40,10 @@ class ApiError(Exception):
         message: What was wrong and what to do.
         headers: Further headers of the answer.
         fields: What is wrong, by the field of a config that it is about.
+        cause: The code of the `DomoError` that it was made of.
     """
+
+    cause: str | None = None
 
     def __init__(
         self,
@@ -61,6 +63,8 @@ class ApiError(Exception):
     def response(self) -> JSONResponse:
         """The answer in the one shape."""
         error: dict[str, Any] = {"code": self.code, "message": self.message, "status": self.status}
+        if self.cause is not None:
+            error["cause"] = self.cause
         if self.fields is not None:
             error["fields"] = self.fields
         return JSONResponse({"error": error}, self.status, headers=self.headers)
@@ -106,12 +110,15 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(DomoError)
     async def _domo(_request: Request, exc: DomoError) -> JSONResponse:
         if isinstance(exc, ConfigError | TaskError):
-            fields = faults_by_field(str(exc))
-            return ApiError(422, "invalid_config", str(exc), fields=fields).response()
-        if exc.retryable:
-            return ApiError(503, "unavailable", f"{exc}. Try again in a moment.").response()
-        logger.error("request failed: %s", exc, exc_info=exc)
-        return ApiError(500, "internal", str(exc)).response()
+            fields = faults_by_field(exc)
+            error = ApiError(422, "invalid_config", str(exc), fields=fields)
+        elif exc.retryable:
+            error = ApiError(503, "unavailable", f"{exc}. Try again in a moment.")
+        else:
+            logger.error("request failed: %s", exc, exc_info=exc)
+            error = ApiError(500, "internal", str(exc))
+        error.cause = exc.code
+        return error.response()
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, exc: HTTPException) -> JSONResponse:
@@ -142,20 +149,10 @@ def _allowed(request: Request) -> str:
     )
 
 
-def faults_by_field(message: str) -> Mapping[str, Sequence[str]]:
-    """Each fault under the field that it is about; those of no single field under "".
-
-    A fault names its field first (`num_rounds = 0: must be ...`), or in its text.
-    """
+def faults_by_field(error: DomoError) -> Mapping[str, Sequence[str]]:
+    """What is wrong with a run's config, by field; what is of no single field under ""."""
     found: dict[str, list[str]] = {}
-    for line in _lines(message):
-        words = [] if ": unknown key" in line else _WORD.findall(line)
-        field = next((word for word in words if word in RunConfig.model_fields), "")
-        found.setdefault(field, []).append(line)
+    for fault in getattr(error, "faults", ()) or (Fault("", str(error)),):
+        field = re.split(r"[.\[]", fault.where)[0]
+        found.setdefault(field if field in RunConfig.model_fields else "", []).append(str(fault))
     return found
-
-
-def _lines(message: str) -> list[str]:
-    first, *others = [line.strip() for line in message.splitlines() if line.strip()] or [""]
-    first = first.removeprefix("run: ")
-    return others if re.fullmatch(r"\d+ faults", first) else [first, *others]

@@ -21,6 +21,10 @@ class ErrorDetail(_Frozen):
     code: str = Field(examples=["not_found"], description="Stable; programs may depend on it.")
     message: str = Field(description="What was wrong and what to do.")
     status: int = Field(examples=[404], description="The HTTP status again.")
+    cause: str | None = Field(
+        default=None,
+        description="The code of the coordinator's own error, as its page of error texts lists it.",
+    )
     fields: Mapping[str, Sequence[str]] | None = Field(
         default=None,
         description="With `invalid_config` only: what is wrong, by the field that it is about.",
