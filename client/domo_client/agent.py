@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from domo.errors import ConfigError, DomoError, IncompleteRoundError, TaskError
+from domo.errors import (
+    ConfigError,
+    DataError,
+    DomoError,
+    IncompleteRoundError,
+    TaskError,
+    code_of,
+)
 from domo.tasks import TASKS, is_named, load_task
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
@@ -62,6 +69,14 @@ class Work(NamedTuple):
 class MissingDataError(ConfigError):
     """The run needs data, and none was given."""
 
+    code = "no-data"
+
+
+class NotAllowedError(TaskError):
+    """The run's task is not on this silo's list."""
+
+    code = "task-not-allowed"
+
 
 def parse_device(text: str) -> torch.device:
     """`auto`, `cpu`, `cuda` or `cuda:1`.
@@ -103,7 +118,7 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     """
     allowed = options.tasks or tuple(TASKS)
     if offer.task not in allowed and (options.tasks or not is_named(offer.task)):
-        raise TaskError(
+        raise NotAllowedError(
             f"the run trains {offer.task!r}, which is not on this silo's list "
             f"({', '.join(allowed)}); allow it with --task {offer.task}"
         )
@@ -125,7 +140,7 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     if held_out is not None and len(held_out):
         evaluation = _loader(held_out, options, "test data")
     if options.role == "evaluator" and evaluation is None:
-        raise TaskError(f"an evaluator needs test data, and there is none in {root}")
+        raise DataError(f"an evaluator needs test data, and there is none in {root}")
     model = _user_code(offer, "build_model", build_model, task, config.seed).to(options.device)
     return Work(task, model, train, evaluation)
 
@@ -145,7 +160,7 @@ def _user_code(offer: Offer, what: str, call: Callable[..., Any], *args: Any) ->
 
 def _loader(dataset: Any, options: AgentOptions, what: str) -> BatchLoader:
     if not len(dataset):
-        raise TaskError(f"{what}: there is nothing in it")
+        raise DataError(f"{what}: there is nothing in it")
     return BatchLoader(dataset, options.num_workers)
 
 
@@ -183,13 +198,13 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
             ui.waiting()
             continue
         except MissingDataError as error:
-            silo.decline(offer, f"no data was given to this silo ({error})")
+            silo.decline(offer, f"no data was given to this silo ({error})", code_of(error))
             ui.needs_data(offer, str(error))
             outcome = None
         except DomoError as error:
             if error.retryable:
                 raise
-            silo.decline(offer, str(error))
+            silo.decline(offer, str(error), code_of(error))
             ui.declined(offer.run_id, str(error))
             outcome = None
         if once:

@@ -25,7 +25,7 @@ DomoError
   x ReplayError                   a recorded run, run again, ends with other bytes
 
 Each class has a code of its own, which crosses the wire and is what advice goes by: they are listed
-in docs/operations.md. `code_of` knows the exceptions of others too.
+in docs/error-texts.md. `code_of` knows the exceptions of others too.
 """
 
 import errno

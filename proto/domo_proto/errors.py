@@ -15,9 +15,11 @@
     StateError                   RESOURCE_EXHAUSTED
 
 The class travels by name in the trailing metadata key `domo-error`; without it (a proxy answered,
-or grpc itself) the status code decides.
+or grpc itself) the status code decides. The error's own code goes with it as `domo-error-code`: it
+may be that of a class below one of the table.
 """
 
+import re
 from typing import Any
 
 import grpc
@@ -26,11 +28,13 @@ from domo import errors
 from domo.errors import DomoError, ProtocolError, TransportError
 
 ERROR_KEY = "domo-error"
+CODE_KEY = "domo-error-code"
 
 
 class SessionError(ProtocolError):
     """The coordinator does not know this session any more; the silo joins again."""
 
+    code = "session"
     retryable = True
 
 
@@ -51,7 +55,7 @@ STATUS_OF: dict[type[DomoError], grpc.StatusCode] = {
     errors.StateError: _Status.RESOURCE_EXHAUSTED,
     SessionError: _Status.UNAUTHENTICATED,
 }
-_BY_NAME = {cls.__name__: cls for cls in STATUS_OF}
+_BY_NAME: dict[Any, type[DomoError]] = {cls.__name__: cls for cls in STATUS_OF}
 _BY_CODE: dict[grpc.StatusCode, type[DomoError]] = {
     code: cls
     for cls, code in STATUS_OF.items()
@@ -88,6 +92,16 @@ def status_of(error: DomoError) -> grpc.StatusCode:
     return grpc.StatusCode.INTERNAL
 
 
+def trailing_metadata(error: DomoError) -> tuple[tuple[str, str], ...]:
+    """What goes with the status of an error."""
+    return ((ERROR_KEY, type(error).__name__), (CODE_KEY, error.code))
+
+
+def known_code(text: str) -> str:
+    """A code as a peer gives it; empty: it is none."""
+    return text if re.fullmatch(r"[a-z][a-z0-9-]{0,63}", text) else ""
+
+
 def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
     """The error that a failed call stands for.
 
@@ -97,13 +111,19 @@ def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
     """
     code = error.code()
     text = error.details() or ""
-    metadata: Any = error.trailing_metadata() or ()
-    for key, value in metadata:
-        if key == ERROR_KEY and value in _BY_NAME:
-            return _BY_NAME[value](text)
+    pairs: Any = error.trailing_metadata() or ()
+    metadata: dict[str, Any] = dict(pairs)
+    cls = _BY_NAME.get(metadata.get(ERROR_KEY))
+    if cls is not None:
+        return _with_code(cls(text), metadata.get(CODE_KEY, ""))
     cls = _BY_CODE.get(code, TransportError)
     if cls is errors.CoordinatorUnavailableError:
         text = f"no coordinator answers at {address} ({_cause(text)})"
     elif cls is errors.VersionError:
         text = f"{address} speaks another protocol, or is no domo coordinator ({text})"
-    return cls(text or str(code))
+    return _with_code(cls(text or str(code)), metadata.get(CODE_KEY, ""))
+
+
+def _with_code(error: DomoError, code: Any) -> DomoError:
+    error.code = (known_code(code) if isinstance(code, str) else "") or error.code
+    return error

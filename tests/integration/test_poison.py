@@ -396,7 +396,9 @@ def test_a_refused_norm_under_wait_is_waited_for_until_another_update_comes(
         assert lab.run.detail.startswith(
             "waiting for 1 more of 4 silos: site-d; site-d failed: the norm of its update, "
         )
-        assert (await lab.silo(D)).error == f"update refused: {lab.run.failed[D]}"
+        told = await lab.silo(D)
+        assert told.error == f"update refused: {lab.run.failed[D]}"
+        assert told.error_code == "outlier"
         turn = lab.turn(D)
         assert turn is not None
         assert turn.action == "train", "its operator may have mended the data"

@@ -333,7 +333,8 @@ def test_a_bad_update_changes_nothing_and_a_good_one_still_counts(
 def test_a_refused_update_is_visible(trainer: Raw, server: Coordinator) -> None:
     fault(trainer.submit, NAN)
     text = "the update has 1 non-finite entries"
-    assert server.silo("site-a")["error"] == f"update refused: {text}"
+    told = server.silo("site-a")
+    assert (told["error"], told["error_code"]) == (f"update refused: {text}", "divergence")
     events = [e["text"] for e in server.get("/events") if e["kind"] == "refused"]
     assert events == [f"refused an update of site-a: {text}"]
 

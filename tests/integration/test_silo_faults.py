@@ -13,6 +13,7 @@ import domo_client
 from domo.errors import TaskError
 from domo.tasks.base import ArrayDataset
 from domo_client.loop.silo import Silo
+from domo_server.dashboard.silo_page import ADVICE, OTHER
 from tests.support.live.coordinator import coordinator, own_run
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
@@ -90,3 +91,23 @@ def test_heartbeats_go_on_after_one_that_cannot_be_sent(
             assert silo._reporter.is_alive()
         silo.progress.step = 7
         server.until("/silos", lambda silos: silos[0]["step"] == 7)
+
+
+def test_advice_goes_by_the_kind_of_failure(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1))
+    with (
+        coordinator(tmp_path, run) as server,
+        domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a") as silo,
+    ):
+
+        def told() -> tuple[str | None, str]:
+            found = server.get("/silos/site-a")
+            return found["error_code"], found["advice"]
+
+        offer = silo.next_run()
+        silo.fail(torch.OutOfMemoryError("CUDA out of memory"))
+        assert told() == ("out-of-memory", ADVICE["out-of-memory"])
+        silo.fail(KeyError("x"))
+        assert told() == (None, OTHER)
+        silo.decline(offer, "the run trains 'own:Loop'", "task-not-allowed")
+        assert told() == ("task-not-allowed", ADVICE["task-not-allowed"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from domo.errors import DomoError
+from domo.errors import DomoError, code_of
 from domo_client.rpc.connection import Connection
 from domo_client.telemetry.describe import describe
 from domo_client.telemetry.log_tail import LogTail
@@ -55,9 +55,12 @@ class Reporter(threading.Thread):
         while not self._stopped.wait(self._connection.session.report_interval_s):
             self.beat()
 
-    def beat(self, failure: str = "") -> None:
+    def beat(self, failure: BaseException | str = "") -> None:
         """Report now; network faults are left to the next heartbeat."""
         p = self.progress
+        text, code = failure, ""
+        if isinstance(failure, BaseException):
+            text, code = describe(failure), code_of(failure)
         fields = {k: v for k, v in asdict(p).items() if v is not None}
         try:
             lines = self._tail.unheard() if self._tail else []
@@ -65,7 +68,8 @@ class Reporter(threading.Thread):
             log_lines = [(line.number, now - line.at, line.level, line.text) for line in lines]
             directive = self._connection.control.report(
                 **fields,
-                failure=failure,
+                failure=text,
+                failure_code=code,
                 resources=measure(self.device, self._status_file.parent),
                 log_lines=log_lines,
                 shares_log=self._tail is not None,

@@ -84,7 +84,7 @@ class Silo:
             self._closed,
             wanted=self._reporter.may_go_on,
             failed=self.fail,
-            waits=lambda error: self._reporter.beat(failure=describe(error)),
+            waits=lambda error: self._reporter.beat(error),
         )
         self.on_step: Callable[[LocalRound, int], None] = lambda rnd, done: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
@@ -101,7 +101,7 @@ class Silo:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, Exception):
-            self._reporter.beat(failure=describe(error))
+            self._reporter.beat(error)
         self.close("" if error is None else describe(error))
 
     def close(self, reason: str = "") -> None:
@@ -149,33 +149,33 @@ class Silo:
             try:
                 offer = self.connection.control.wait_for_run()
             except UnknownRunError as error:
-                self._decline(error.run_id, str(error))
+                self._decline(error.run_id, str(error), error.code)
                 raise
             if offer is not None:
                 return offer
 
-    def decline(self, offer: Offer, reason: str) -> None:
-        """Say that this silo will not take part in a run, and why."""
-        self._decline(offer.run_id, reason)
+    def decline(self, offer: Offer, reason: str, code: str = "") -> None:
+        """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
+        self._decline(offer.run_id, reason, code)
 
-    def _decline(self, run_id: str, reason: str) -> None:
+    def _decline(self, run_id: str, reason: str, code: str) -> None:
         reason = sendable(reason)
         self._note(logging.WARNING, f"run {run_id}: declined: {reason}")
-        self.connection.control.decline(run_id, reason)
+        self.connection.control.decline(run_id, reason, code)
 
     def fail(self, error: Exception) -> None:
         """Say that this round failed here; it is tried again after a while."""
         self._failed = True
         self.connection.counts.failures += 1
         self._note(logging.ERROR, f"failed: {describe(error)}")
-        self._reporter.beat(failure=describe(error))
+        self._reporter.beat(error)
         self._progress("waiting", self._reporter.progress.run_id)
 
     def _note_damage(self, text: str) -> None:
         """A model comes damaged again and again; it is fetched on."""
         self._progress("waiting", self._reporter.progress.run_id, self.connection.data.round_told)
         self._note(logging.ERROR, text)
-        self._reporter.beat(failure=text)
+        self._reporter.beat(text)
 
     def rounds(
         self,

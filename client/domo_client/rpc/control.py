@@ -46,6 +46,8 @@ class UnknownRunError(ProtocolError):
         run_id: The run.
     """
 
+    code = "unknown-run"
+
     def __init__(self, run_id: str, why: str):
         text = f"domo {domo.__version__} at this silo does not understand the run: {why}"
         super().__init__(f"{text}. Use the coordinator's version of domo")
@@ -54,6 +56,8 @@ class UnknownRunError(ProtocolError):
 
 class LostRunError(ProtocolError):
     """The coordinator came back without this silo's run: its state was deleted, or replaced."""
+
+    code = "lost-run"
 
     def __init__(self, run_id: str, why: str):
         super().__init__(
@@ -107,9 +111,9 @@ class Control:
             _layout(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")
 
-    def decline(self, run_id: str, reason: str) -> None:
+    def decline(self, run_id: str, reason: str, code: str = "") -> None:
         """Say that this silo will not take part, and why."""
-        self._ask(self._stub.Decline, pb.DeclineRequest(run_id=run_id, reason=reason))
+        self._ask(self._stub.Decline, pb.DeclineRequest(run_id=run_id, reason=reason, code=code))
 
     def report_evaluation(self, run_id: str, model_index: int, sums: Mapping[str, Sum]) -> None:
         """Send sums over this silo's test data; those that measure nothing stay here."""

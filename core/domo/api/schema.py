@@ -65,6 +65,8 @@ class SiloStatus(_Frozen):
     """Seconds since it was last heard of; None if not since this coordinator started."""
     error: str | None = None
     """Its last failure, until it works again."""
+    error_code: str | None = None
+    """What kind of failure it is; None: none that has a code."""
     dropped: str | None = None
     """Why an admin has left it out; None: it takes part."""
     away: str | None = None

@@ -182,14 +182,16 @@ class EnrollResponse(_message.Message):
     def __init__(self, enrolled: _Optional[bool] = ..., layout_json: _Optional[str] = ...) -> None: ...
 
 class DeclineRequest(_message.Message):
-    __slots__ = ("session", "run_id", "reason")
+    __slots__ = ("session", "run_id", "reason", "code")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     reason: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    code: str
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., reason: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class DeclineResponse(_message.Message):
     __slots__ = ()
@@ -358,7 +360,7 @@ class ReportEvaluationResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s")
+    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -373,6 +375,7 @@ class ReportRequest(_message.Message):
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     SHARES_LOG_FIELD_NUMBER: _ClassVar[int]
     LONGEST_STEP_S_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_CODE_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     round_index: int
@@ -387,7 +390,8 @@ class ReportRequest(_message.Message):
     log_lines: _containers.RepeatedCompositeFieldContainer[LogLine]
     shares_log: bool
     longest_step_s: float
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: _Optional[bool] = ..., longest_step_s: _Optional[float] = ...) -> None: ...
+    failure_code: str
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: _Optional[bool] = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_busy", "process_memory_bytes", "memory_available_bytes", "memory_total_bytes", "disk_free_bytes")

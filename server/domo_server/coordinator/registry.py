@@ -67,12 +67,13 @@ class Registry:
         self._events.say(kinds.JOINED, f"{silo_id} joined", silo_id=silo_id)
         return session
 
-    async def decline(self, session: Session, run_id: str, reason: str) -> None:
+    async def decline(self, session: Session, run_id: str, reason: str, code: str = "") -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
         before, run = session.declined.get(run_id), self._queue.find(run_id)
         if run is None or before or before == reason or not run.concerns(session):
             return  # no such run, or it is known already
-        session.declined[run_id] = session.error = reason
+        session.declined[run_id] = reason
+        session.fails(reason, code)
         text = f"{session.silo_id} declined {run_id}: {reason}"
         self._events.say(kinds.DECLINED, text, run_id, session.silo_id)
         self._broadcast.notify()  # a silo is lost for a run

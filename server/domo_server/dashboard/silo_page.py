@@ -1,9 +1,9 @@
 """What a silo's page shows: its part in the run, its events, and what to do about its error."""
 
-import re
 from collections.abc import Collection, Sequence
 
 from domo.api.schema import Event, SiloDetail, SiloStatus
+from domo.errors import DISK_FULL, OUT_OF_MEMORY, OUTLIER
 from domo_server.view.interfaces import ReadModel
 
 NUM_SILO_ROUNDS = 300
@@ -12,48 +12,37 @@ NUM_SILO_EVENTS = 50
 """How many of a silo's last events its detail has."""
 SCANNED = 10_000
 """How many of the last events are looked through for those of a run, a silo or a kind."""
-ADVICE = [
-    (
-        r"out of memory|OutOfMemory",
+_DATA = "Its operator starts it again with --data; `domo-client doctor` checks the folder."
+ADVICE = {
+    OUT_OF_MEMORY: (
         "End what else uses that GPU, choose a smaller batch_size, or train on a larger device. "
-        "It tries again by itself.",
+        "It tries again by itself."
     ),
-    (
-        r"No space left|disk is full|Disk quota",
+    DISK_FULL: (
         "Its operator makes room on the disk of its state folder. It keeps its update and tries "
-        "again by itself.",
+        "again by itself."
     ),
-    (
-        r"no data was given|needs test data|there is nothing in it|data folder|no such folder",
-        "Its operator starts it again with --data; `domo-client doctor` checks the folder.",
-    ),
-    (
-        r"not on this silo's list",
-        "Its operator decides whether that task may run there, and starts it again with --task.",
-    ),
-    (
-        r"model does not match|models differ",
-        "Both ends need the same version of the task, and the same number of classes.",
-    ),
-    (
-        r"there is no (module|task)|could not be imported|not a task|of the task .* failed",
-        "The task's code is missing or wrong there; `domo-client doctor --task` shows where.",
-    ),
-    (
-        r"not finite|NaN|diverge",
-        "If other silos have it too, take a lower local_lr; if only this one, its operator looks "
-        "at the data.",
-    ),
-    (
-        r"norm",
+    OUTLIER: (
         "Its operator looks at the data and the labels; another update of it is taken. Else drop "
-        "it, or set norm_factor.",
+        "it, or set norm_factor."
     ),
-    (
-        r"enrolment refused|numbers? of samples",
-        "Its operator mends what the text names and starts it again.",
+    "no-data": _DATA,
+    "data": _DATA,
+    "task-not-allowed": (
+        "Its operator decides whether that task may run there, and starts it again with --task."
     ),
-]
+    "task": "The task's code is missing or wrong there; `domo-client doctor --task` shows where.",
+    "layout-mismatch": (
+        "Both ends need the same version of the task, and the same number of classes."
+    ),
+    "unknown-run": "Both ends need the same version of domo: its operator installs this one's.",
+    "divergence": (
+        "If other silos have it too, take a lower local_lr; if only this one, its operator looks "
+        "at the data."
+    ),
+    "config": "Its operator mends what the text names and starts it again.",
+}
+"""What to do about a silo's last error, by its code; docs/error-texts.md has more."""
 OTHER = (
     "It tries again by itself. If it does not get better, its operator looks at its log and at "
     "`domo-client doctor`."
@@ -92,13 +81,10 @@ async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
         rounds_run_id=None if run is None else run.run_id,
         rounds=[] if run is None else await read.silo_rounds(run.run_id, silo.silo_id, first - 1),
         events=await pick_events(read, limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
-        advice=advice_on(silo.error),
+        advice=advice_on(silo.error, silo.error_code),
     )
 
 
-def advice_on(error: str | None) -> str | None:
+def advice_on(error: str | None, code: str | None) -> str | None:
     """What to do; None: there is no error."""
-    if not error:
-        return None
-    found = (words for pattern, words in ADVICE if re.search(pattern, error, re.IGNORECASE))
-    return next(found, OTHER)
+    return ADVICE.get(code or "", OTHER) if error else None

@@ -33,9 +33,13 @@ AGAIN = (408, 425, 429)
 class DeliveryError(TransportError):
     """The other end cannot take a message for the moment."""
 
+    code = "delivery"
+
 
 class RefusedError(DomoError):
     """The other end will never take this message."""
+
+    code = "delivery-refused"
 
 
 class Hook:

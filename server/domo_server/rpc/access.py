@@ -16,7 +16,7 @@ from domo.errors import (
     StateError,
 )
 from domo.ops.logs import log_context
-from domo_proto.errors import ERROR_KEY, status_of
+from domo_proto.errors import status_of, trailing_metadata
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.runs.run import Run
@@ -52,8 +52,7 @@ def answers(handler: Handler) -> Handler:
         except Exception as error:
             said = _for_silo(error)
             self._coordinator.counters.rpc_error(said)
-            key = ((ERROR_KEY, type(said).__name__),)
-            return await context.abort(status_of(said), str(said), key)
+            return await context.abort(status_of(said), str(said), trailing_metadata(said))
 
     return wrapped  # type: ignore[return-value]
 
@@ -102,7 +101,9 @@ def seconds(message: Any, field: str) -> float | None:
     return value if message.HasField(field) and 0 <= value < math.inf else None
 
 
-def refuse(run: Run, session: Session, what: str, why: str, kind: str | None = None) -> None:
+def refuse(
+    run: Run, session: Session, what: str, why: str, kind: str | None = None, code: str = ""
+) -> None:
     """Record that an update or enrolment of a silo was refused: an event, and its error.
 
     Args:
@@ -111,11 +112,12 @@ def refuse(run: Run, session: Session, what: str, why: str, kind: str | None = N
         what: `update` or `enrolment`.
         why: In words.
         kind: What it is counted as, if not as that.
+        code: Of the error that it is.
     """
     why = why[:MAX_TEXT]
     run.events.counters.refused(session.silo_id, kind or what)
     run.say(kinds.REFUSED, f"refused an {what} of {session.silo_id}: {why}", session.silo_id)
-    session.error = f"{what} refused: {why}"
+    session.fails(f"{what} refused: {why}", code)
 
 
 class Callers:

@@ -8,6 +8,7 @@ from domo.errors import DomoError, LayoutMismatchError, ProtocolError, VersionEr
 from domo.names import is_name
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
+from domo_proto.errors import known_code
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.coordinator.coordinator import Coordinator
@@ -127,11 +128,11 @@ class FederationServicer(pb_grpc.FederationServicer):
             )
         except LayoutMismatchError as error:
             assert run.layout is not None
-            refuse(run, session, "enrolment", str(error))
+            refuse(run, session, "enrolment", str(error), code=error.code)
             return pb.EnrollResponse(enrolled=False, layout_json=run.layout.to_json())
         except DomoError as error:
             if not error.retryable:
-                refuse(run, session, "enrolment", str(error))
+                refuse(run, session, "enrolment", str(error), code=error.code)
             raise
         return pb.EnrollResponse(enrolled=True)
 
@@ -139,7 +140,9 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Decline(self, request: pb.DeclineRequest, context: Context) -> pb.DeclineResponse:
         """A silo will not take part."""
         session = self._callers.session(request.session, context)
-        await self._coordinator.registry.decline(session, request.run_id, request.reason[:2000])
+        await self._coordinator.registry.decline(
+            session, request.run_id, request.reason[:2000], known_code(request.code)
+        )
         return pb.DeclineResponse()
 
     @answers
@@ -192,9 +195,10 @@ class FederationServicer(pb_grpc.FederationServicer):
         run = self._coordinator.queue.find(request.run_id) if request.run_id else None
         directive = pb.CONTINUE
         if request.failure:
-            session.phase, session.error = "failed", request.failure[:2000]
+            session.phase, text = "failed", request.failure[:2000]
+            session.fails(text, known_code(request.failure_code))
             if run is not None and session.silo_id in run.enrolments:
-                run.note_failure(session.silo_id, request.round_index, session.error)
+                run.note_failure(session.silo_id, request.round_index, text)
         elif session.phase == "training":
             session.error = None
         if run is not None:

@@ -163,7 +163,7 @@ class DataServicer:
                     run.note_disk(said_by_disk(error))
                 raise
             except DomoError as error:
-                refuse(run, session, "update", str(error))
+                refuse(run, session, "update", str(error), code=error.code)
                 raise
 
     async def _receive(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
-from domo.errors import DomoError, RoundTimeoutError, StateError, TransportError
+from domo.errors import OUTLIER, DomoError, RoundTimeoutError, StateError, TransportError
 from domo.model.card import metadata_of
 from domo.model.tensor_file import TensorFile
 from domo_server.events import kinds
@@ -253,7 +253,7 @@ class RunLoop:
             self._run.events.counters.refused(silo_id, "norm")
             session = self._run.sessions.of(silo_id)
             if session is not None:
-                session.error = f"update refused: {why}"
+                session.fails(f"update refused: {why}", OUTLIER)
         return bool(far)
 
     async def _sum(self, record: RoundRecord) -> tuple[Checkpoint, Agreement]:

@@ -41,6 +41,8 @@ class Session:
     num_samples: int | None = None
     num_eval_samples: int | None = None
     error: str | None = None
+    error_code: str = ""
+    """What kind of error; empty: none that has a code."""
     declined: dict[str, str] = field(default_factory=dict)
     resources: Resources | None = None
     log: HeardLog = field(default_factory=HeardLog)
@@ -54,6 +56,10 @@ class Session:
     """When the last of these broke, unless something was heard since."""
     left: str | None = None
     """Why it said goodbye."""
+
+    def fails(self, text: str, code: str = "") -> None:
+        """Its last error, until it works again."""
+        self.error, self.error_code = text, code
 
     @property
     def doing(self) -> str:
@@ -259,6 +265,7 @@ class Sessions:
             software_version=s.software_version,
             last_seen_s=round(age, 3) if age != float("inf") else None,
             error=s.error,
+            error_code=(s.error_code or None) if s.error else None,
             dropped=dropped,
             resources=s.resources,
             certificate_end=time_text(s.certificate_end) if s.certificate_end else None,

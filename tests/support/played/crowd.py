@@ -66,5 +66,11 @@ def crowd(num_silos: int) -> Federation:
     ]
     off, failed = names[-1], names[-2]
     it.silo_list[-1] = SiloStatus(silo_id=off, phase="offline", last_seen_s=840.0)
-    it.silo_list[-2] = SiloStatus(silo_id=failed, phase="failed", error=ERROR, last_seen_s=1.0)
+    it.silo_list[-2] = SiloStatus(
+        silo_id=failed,
+        phase="failed",
+        error=ERROR,
+        error_code="out-of-memory",
+        last_seen_s=1.0,
+    )
     return it

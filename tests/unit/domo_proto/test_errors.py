@@ -6,7 +6,16 @@ import pytest
 
 from domo import errors
 from domo_proto import errors as wire
-from domo_proto.errors import CAUSES, ERROR_KEY, STATUS_OF, SessionError, from_rpc, status_of
+from domo_proto.errors import (
+    CAUSES,
+    CODE_KEY,
+    ERROR_KEY,
+    STATUS_OF,
+    SessionError,
+    from_rpc,
+    status_of,
+    trailing_metadata,
+)
 
 ADDRESS = "coordinator.example:50051"
 
@@ -114,3 +123,29 @@ def test_something_else_answers() -> None:
     assert str(back) == (
         f"{ADDRESS} speaks another protocol, or is no domo coordinator (unknown service)"
     )
+
+
+class FailedOf(Failed):
+    """As a coordinator of this version, or a newer one, ends a call."""
+
+    def __init__(self, error: errors.DomoError, code: str | None = None):
+        super().__init__(status_of(error), str(error))
+        self._metadata = dict(trailing_metadata(error))
+        if code is not None:
+            self._metadata[CODE_KEY] = code
+
+    def trailing_metadata(self) -> Any:
+        return tuple(self._metadata.items())
+
+
+@pytest.mark.parametrize("cls", STATUS_OF, ids=lambda c: c.__name__)
+def test_the_code_crosses_the_wire(cls: type[errors.DomoError]) -> None:
+    assert from_rpc(FailedOf(cls("x")), ADDRESS).code == cls.code
+    assert from_rpc(FailedOf(cls("x"), "of-a-newer-version"), ADDRESS).code == "of-a-newer-version"
+    for odd in ("", "Two words", "x" * 65, "a\n"):
+        assert from_rpc(FailedOf(cls("x"), odd), ADDRESS).code == cls.code
+
+
+def test_an_error_of_no_class_in_the_table_has_its_code() -> None:
+    back = from_rpc(FailedOf(errors.RoundTimeoutError("too few")), ADDRESS)
+    assert (type(back), back.code) == (errors.TransportError, "round-timeout")
