@@ -26,7 +26,8 @@ from domo.methods import Hyperparameters, make_kernel
 from domo.model.flat import FlatModel
 from domo.tasks.models import vgg16
 from domo.training.batches import to_device
-from domo.training.local_round import LocalRound, RoundNumbers
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
 
 CUDA = torch.device("cuda")
 REPETITIONS = 7

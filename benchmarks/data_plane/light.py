@@ -19,12 +19,8 @@ import xxhash
 from torch import Tensor
 
 from domo.errors import DomoError
-from domo.model.flat import (
-    Entry,
-    Layout,
-    Section,
-    byte_view,
-)
+from domo.model.flat import byte_view
+from domo.model.layout import Entry, Layout, Section
 from domo_client.rpc.control import Control
 from domo_client.rpc.data import Data
 from domo_client.rpc.session import Session

@@ -24,7 +24,8 @@ from domo.tasks import TASKS, is_named, load_task
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
 from domo.training.initial import build_model
-from domo.training.local_round import LocalRound, run_task_round
+from domo.training.local_round import LocalRound
+from domo.training.task_round import run_task_round
 from domo_client.loop.silo import Outcome, Silo
 from domo_client.observe.messages import Ui
 from domo_client.rpc.control import LostRunError, Offer, UnknownRunError

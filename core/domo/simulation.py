@@ -15,23 +15,16 @@ from torch import Tensor
 from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
 from domo.errors import ConfigError, DivergenceError
 from domo.fold import ReadBlock, average
-from domo.model.flat import (
-    FlatModel,
-    Layout,
-    Section,
-    digest_all,
-)
+from domo.model.flat import FlatModel, digest_all
+from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks.base import Sum, Task
 from domo.training.batches import BatchLoader, configure_torch
 from domo.training.initial import build_initial, build_model
-from domo.training.local_round import (
-    LocalResult,
-    LocalRound,
-    RoundNumbers,
-    run_task_round,
-)
+from domo.training.local_round import LocalRound
+from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.task_round import run_task_round
 from domo.update_format import decode, encode_result
 
 

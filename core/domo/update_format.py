@@ -21,7 +21,7 @@ from domo.algorithm import num_non_finite
 from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks
 from domo.run_config import UpdateDtype
-from domo.training.local_round import LocalResult
+from domo.training.round_data import LocalResult
 
 
 def torch_dtype(update_dtype: UpdateDtype) -> torch.dtype:

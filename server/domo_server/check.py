@@ -13,7 +13,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from domo.errors import ConfigError, DomoError, StateError
-from domo.model.flat import FlatModel, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
 from domo.ops.console import say
 from domo.ops.findings import (
     Finding,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from domo.model.flat import Section
+from domo.model.layout import Section
 from domo.model.model_file import save_model
 from domo.training.initial import build_initial
 from tests.support.live.coordinator import coordinator

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import domo_client
-from domo.model.flat import Layout, Section
+from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig

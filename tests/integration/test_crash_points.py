@@ -20,7 +20,8 @@ import xxhash
 
 from domo.api.schema import ENDED
 from domo.errors import DomoError
-from domo.model.flat import Section, byte_view
+from domo.model.flat import byte_view
+from domo.model.layout import Section
 from domo.model.model_file import load_model
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig

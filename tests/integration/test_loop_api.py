@@ -23,7 +23,8 @@ from domo.errors import (
 )
 from domo.model.flat import FlatModel
 from domo.tasks.base import ArrayDataset
-from domo.training.local_round import LocalRound, RoundNumbers
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
 from domo_client.loop import silo as session
 from domo_client.loop.heartbeat import Progress
 from domo_client.loop.silo import Outcome, Silo

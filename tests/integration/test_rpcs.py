@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2
 from torch import nn
 
 from domo import errors
-from domo.model.flat import Layout
+from domo.model.layout import Layout
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import FRAME_BYTES, encode_frame
 from domo_proto.errors import SessionError

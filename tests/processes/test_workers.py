@@ -24,7 +24,8 @@ from domo.model.flat import FlatModel
 from domo.run_config import RunConfig
 from domo.tasks.base import ArrayDataset
 from domo.training.batches import BatchLoader
-from domo.training.local_round import LocalRound, RoundNumbers
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
 
 HALF = Hyperparameters(0.5, 0.5, 0.5, 1.0)
 X = torch.arange(30.0).view(10, 3) / 10 - 1

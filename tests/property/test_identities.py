@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from domo import algorithm, fold
 from domo.algorithm import LocalSGD
 from domo.methods import Hyperparameters, Kernel, make_kernel
-from domo.model.flat import FlatModel, Layout, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Layout, Section
 from tests.support.played import replay
 
 K, P, R, N = 3, 4, 5, 5

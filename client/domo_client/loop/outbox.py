@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.model.flat import byte_view
-from domo.training.local_round import LocalResult
+from domo.training.round_data import LocalResult
 from domo.update_format import encode_result
 from domo_client.rpc.assignment import Turn
 from domo_client.rpc.connection import Connection

@@ -26,11 +26,13 @@ from torch import nn
 
 import domo
 from domo.errors import ConfigError, ProtocolError
-from domo.model.flat import FlatModel, Section, digest
+from domo.model.flat import FlatModel, digest
+from domo.model.layout import Section
 from domo.ops.logs import log_context
 from domo.tasks.base import Sum
 from domo.training.batches import configure_torch
-from domo.training.local_round import LocalRound, RoundNumbers
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.rpc.assignment import SECTIONS, Turn

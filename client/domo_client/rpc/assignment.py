@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from domo.errors import ProtocolError
-from domo.model.flat import Layout, Section
+from domo.model.layout import Layout, Section
 from domo_client.state.residuals import Counted
 from domo_proto.codec import VectorId
 from domo_proto.v1 import federation_pb2 as pb

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import domo
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
-from domo.model.flat import Layout
+from domo.model.layout import Layout
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.tasks.base import Sum

@@ -9,7 +9,8 @@ import xxhash
 from torch import Tensor
 
 from domo.errors import ProtocolError
-from domo.model.flat import Layout, byte_view
+from domo.model.flat import byte_view
+from domo.model.layout import Layout
 from domo_client.rpc.assignment import sizes_of
 from domo_client.rpc.session import Session
 from domo_client.rpc.watchdog import Watchdog

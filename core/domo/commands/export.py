@@ -13,7 +13,7 @@ from torch import Tensor
 from domo.api.client import Coordinator
 from domo.errors import ConfigError, TaskError
 from domo.model.card import card_in, markdown
-from domo.model.flat import Layout, Section
+from domo.model.layout import Layout, Section
 from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile
 from domo.ops.console import console, say

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from domo.errors import ConfigError
-from domo.model.flat import Section
+from domo.model.layout import Section
 from domo.model.model_file import save_model
 from domo.ops.console import say
 from domo.tasks import load_task

@@ -12,14 +12,8 @@ from torch import Tensor
 
 from domo.errors import StateError
 from domo.fold import blocks
-from domo.model.flat import (
-    Entry,
-    Layout,
-    Section,
-    as_bytes,
-    byte_view,
-    combine,
-)
+from domo.model.flat import as_bytes, byte_view, combine
+from domo.model.layout import Entry, Layout, Section
 from domo.model.tensor_file import Spec, TensorFile
 from domo.storage import files
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from domo.errors import TaskError
-from domo.model.flat import FlatModel, Layout, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
 from domo.seeds import seed_for
 from domo.tasks.base import Task

@@ -4,10 +4,7 @@
 what the simulation runs, so all three train alike.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,65 +13,16 @@ from torch.utils.data import Dataset
 
 from domo.algorithm import LocalSGD, infer_momentum, infer_momentum_, num_non_finite
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
-from domo.methods import Kernel
-from domo.model.flat import FlatModel, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
 from domo.seeds import generator_for, seed_for
-from domo.tasks.base import Sum, Task
+from domo.tasks.base import Sum
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
 from domo.training.devices import to_host
+from domo.training.round_data import LocalResult, RoundNumbers
 
 MAX_ACCUMULATION = 256
 """Batches without an optimizer step after which a loop is taken to have forgotten it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundNumbers:
-    """What a silo is told about a round.
-
-    Attributes:
-        silo_id: Whose round it is.
-        round_index: r; the model in hand is x_r.
-        num_rounds: R.
-        num_steps: P of this silo; 0 where it only evaluates.
-        local_lr: eta_r.
-        batch_size: b.
-        run_seed: Seed of the run.
-        kernel: The method's constants.
-        inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
-        evaluates: Whether x_r is to be tested.
-    """
-
-    silo_id: str
-    round_index: int
-    num_rounds: int
-    num_steps: int
-    local_lr: float
-    batch_size: int
-    run_seed: int
-    kernel: Kernel
-    inference_scale: float | None = None
-    evaluates: bool = True
-
-
-@dataclass(slots=True)
-class LocalResult:
-    """What a silo sends back. Vectors are float32 on the CPU.
-
-    Attributes:
-        update: d_k, shape (n,). Of another type once `domo.update_format` has encoded it.
-        momentum: m_{k,P}, shape (n,), where the method averages it. Likewise.
-        float_buffers: Absolute values.
-        integer_buffers: Bytes (uint8).
-        num_steps: P_k.
-        metrics: What the loop logged.
-    """
-
-    update: Tensor
-    momentum: Tensor | None
-    float_buffers: Tensor
-    integer_buffers: Tensor
-    num_steps: int
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class LocalRound:
@@ -315,54 +263,3 @@ class LocalRound:
             metrics=dict(self.metrics),
         )
         return self._result
-
-
-@contextmanager
-def autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
-    """bf16 autocast where asked for."""
-    with torch.autocast(device.type, dtype=dtype) if dtype else nullcontext():
-        yield
-
-
-def run_task_round(
-    task: Task,
-    rnd: LocalRound,
-    train: BatchLoader | None,
-    evaluation: BatchLoader | None,
-    autocast_dtype: torch.dtype | None = None,
-) -> LocalResult | None:
-    """Evaluate and train a task for one round; what the agent and the simulation both do.
-
-    Returns:
-        The update, or None where the round only evaluates or was abandoned.
-
-    Raises:
-        DivergenceError: The loss or the update is not finite.
-    """
-    if evaluation is not None and len(evaluation):
-        rnd.evaluate(task.evaluate, evaluation.sequential())
-    if not rnd.num_steps or train is None:
-        return None
-    opt = rnd.optimizer()
-    rnd.model.train()
-    plan = getattr(task, "batch_plan", None)
-    total: Tensor | None = None
-    batches = rnd.batches(
-        train,
-        augment=getattr(task, "augment", None),
-        plan=plan(rnd.round_index, rnd.num_steps) if plan else None,
-    )
-    for batch in batches:
-        with autocast(rnd.device, autocast_dtype):
-            loss = task.loss(rnd.model, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        opt.step()
-        opt.zero_grad()
-        total = loss.detach().double() if total is None else total + loss.detach()
-    if rnd.abandoned:
-        return None
-    loss_mean = float(total) / rnd.num_steps if total is not None else math.nan
-    if not math.isfinite(loss_mean):
-        raise DivergenceError("the training loss is not finite; try a smaller local_lr", 1)
-    rnd.log(loss=loss_mean)
-    return rnd.finish()

@@ -21,7 +21,7 @@ from domo.algorithm import (
 from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks, dot, fold
 from domo.methods import Kernel
-from domo.model.flat import Section
+from domo.model.layout import Section
 from domo.run_config import RunConfig, UpdateDtype
 from domo_proto.codec import VectorId
 from domo_server.rounds.alignment import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from domo.errors import CoordinatorUnavailableError, ProtocolError, StateError
-from domo.model.flat import Layout, Section
+from domo.model.layout import Layout, Section
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
 from domo_proto.codec import VectorId

@@ -5,7 +5,7 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 
 from domo.errors import StateError
-from domo.model.flat import Section
+from domo.model.layout import Section
 from domo.model.model_file import open_model, save_model
 from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig

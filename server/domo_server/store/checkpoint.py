@@ -14,7 +14,8 @@ from torch import Tensor
 
 from domo.errors import StateError
 from domo.fold import ReadBlock
-from domo.model.flat import Layout, Section, combine
+from domo.model.flat import combine
+from domo.model.layout import Layout, Section
 from domo.model.model_file import open_model, section_blocks, write_model
 from domo.model.tensor_file import Spec, TensorFile, is_open
 from domo.storage import files

@@ -13,11 +13,14 @@ from domo.commands.compare import Setting
 from domo.commands.replay import replay_run
 from domo.errors import DivergenceError, ReplayError
 from domo.fold import average
-from domo.model.flat import FlatModel, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
 from domo.run_config import RunConfig, UpdateDtype
 from domo.simulation import simulate
 from domo.training.initial import build_initial, build_model
-from domo.training.local_round import LocalRound, RoundNumbers, run_task_round
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
+from domo.training.task_round import run_task_round
 from tests.support.played import replay
 from tests.unit.domo.test_simulation import SIZES, LinearTask, config, same, silos
 

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from domo.errors import ConfigError, DivergenceError, LayoutMismatchError
 from domo.methods import METHODS, PAPER_METHODS
-from domo.model.flat import Section
+from domo.model.layout import Section
 from domo.model.model_file import save_model
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult, simulate

@@ -8,7 +8,7 @@ from torch import Tensor
 from domo import fold
 from domo.errors import DivergenceError
 from domo.run_config import UpdateDtype
-from domo.training.local_round import LocalResult
+from domo.training.round_data import LocalResult
 from domo.update_format import (
     decode,
     encode,

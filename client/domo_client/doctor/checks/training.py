@@ -8,7 +8,8 @@ import torch
 from platformdirs import user_cache_path
 
 from domo.errors import ConfigError, DivergenceError, DomoError
-from domo.model.flat import FlatModel, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
 from domo.ops.findings import (
     Finding,
     ok,
@@ -20,7 +21,9 @@ from domo.run_config import RunConfig
 from domo.tasks import load_task
 from domo.training.batches import configure_torch
 from domo.training.initial import build_model
-from domo.training.local_round import LocalRound, RoundNumbers, run_task_round
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
+from domo.training.task_round import run_task_round
 from domo_client.agent import AgentOptions, MissingDataError, Work, parse_shard, prepare
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.rpc.control import Offer

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from domo.commands.main import app
 from domo.commands.simulate import DEFAULTS, FLAGS, make_config
-from domo.model.flat import Section, digest
+from domo.model.flat import digest
+from domo.model.layout import Section
 from domo.model.model_file import load_model
 from domo.tasks import TASKS, load_task
 from domo.training.initial import build_initial

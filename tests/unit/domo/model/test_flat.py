@@ -1,49 +1,11 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from domo.errors import LayoutMismatchError, StrayParameterError, TaskError
-from domo.model.flat import (
-    Entry,
-    FlatModel,
-    Layout,
-    Section,
-    as_bytes,
-    byte_view,
-    digest,
-)
-
-
-class Everything(nn.Module):
-    """One tensor of each kind, in dtypes that are not the usual ones, and a tied weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Linear(3, 2)
-        self.frozen = nn.Parameter(torch.tensor([1.5, -2.0], dtype=torch.float16), False)
-        self.b = nn.Linear(3, 2, bias=False)
-        self.b.weight = self.a.weight
-        self.register_buffer("mean", torch.tensor([[0.25], [0.5]], dtype=torch.float64))
-        self.register_buffer("seen", torch.tensor(3))
-        self.register_buffer("mask", torch.tensor([True, False, True]))
-        self.register_buffer("scratch", torch.zeros(4), persistent=False)
-
-
-def test_entries_in_order() -> None:
-    layout = Layout.of(Everything())
-    assert layout.entries == (
-        Entry("frozen", (2,), "float16", Section.FROZEN),
-        Entry("a.weight", (2, 3), "float32", Section.TRAINABLE),
-        Entry("a.bias", (2,), "float32", Section.TRAINABLE),
-        Entry("mean", (2, 1), "float64", Section.FLOAT_BUFFER),
-        Entry("seen", (), "int64", Section.INTEGER_BUFFER),
-        Entry("mask", (3,), "bool", Section.INTEGER_BUFFER),
-    )
-    assert layout.aliases == {"b.weight": "a.weight"}
-    assert layout.num_params == 8
-    assert [layout.num_bytes(s) for s in Section] == [32, 8, 11, 4]
-    assert layout.entries[4].numel == 1
-    assert layout.entries[0].torch_dtype is torch.float16
+from domo.errors import StrayParameterError
+from domo.model.flat import FlatModel, as_bytes, byte_view, digest
+from domo.model.layout import Section
+from tests.support.modules import Everything
 
 
 def test_sections_go_out_and_come_back() -> None:
@@ -61,15 +23,6 @@ def test_sections_go_out_and_come_back() -> None:
     mine, theirs = module.state_dict(), other.module.state_dict()
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert {n: t.dtype for n, t in mine.items()} == {n: t.dtype for n, t in theirs.items()}
-
-
-def test_state_dict_is_the_module_s() -> None:
-    flat = FlatModel(Everything())
-    made, own = flat.layout.state_dict(flat.read_all()), flat.module.state_dict()
-    assert made.keys() == own.keys()
-    assert all(torch.equal(made[n], own[n]) and made[n].dtype == own[n].dtype for n in own)
-    assert made["b.weight"].data_ptr() != made["a.weight"].data_ptr()
-    Everything().load_state_dict(made)
 
 
 def test_parameters_are_views() -> None:
@@ -94,52 +47,6 @@ def test_read_is_a_copy() -> None:
     assert not torch.equal(before, flat.vector)
     assert flat.read(Section.FLOAT_BUFFER).shape == (0,)
     assert flat.read(Section.FROZEN).dtype == torch.uint8
-
-
-def test_a_layout_survives_json() -> None:
-    layout = Layout.of(Everything())
-    again = Layout.from_json(layout.to_json())
-    assert again == layout
-    assert again.digest == layout.digest
-    layout.check_same(again)
-
-
-def test_a_mismatch_names_the_tensors() -> None:
-    ours, theirs = nn.Sequential(nn.Linear(3, 2)), nn.Sequential(nn.Linear(4, 2), nn.ReLU())
-    with pytest.raises(LayoutMismatchError) as caught:
-        Layout.of(ours).check_same(Layout.of(theirs))
-    assert str(caught.value) == (
-        "the silo's model does not match the run's: 0.weight: the run has float32[2, 3] "
-        "(trainable), this silo has float32[2, 4] (trainable)"
-    )
-    assert len(caught.value.differences) == 1
-
-
-def test_a_mismatch_of_many_tensors_is_short() -> None:
-    small, large = (nn.Sequential(*(nn.Linear(1, 1) for _ in range(n))) for n in (1, 4))
-    with pytest.raises(LayoutMismatchError, match=r"1\.weight: .*no such tensor.*\(and 3 more\)$"):
-        Layout.of(large).check_same(Layout.of(small))
-    with pytest.raises(LayoutMismatchError, match="the run has no such tensor"):
-        Layout.of(small).check_same(Layout.of(large))
-
-
-def test_a_mismatch_of_ties_alone() -> None:
-    tied, free = nn.Module(), nn.Module()
-    for module in (tied, free):
-        module.a = nn.Linear(1, 1, bias=False)
-    tied.b = tied.a
-    with pytest.raises(LayoutMismatchError, match="in another order, or tied in another way"):
-        Layout.of(tied).check_same(Layout.of(free))
-
-
-def test_models_that_cannot_be_trained() -> None:
-    with pytest.raises(TaskError, match=r"weight is float64; domo keeps float32 master weights"):
-        FlatModel(nn.Linear(2, 2).double())
-    with pytest.raises(TaskError, match="no trainable parameter"):
-        FlatModel(nn.Linear(2, 2).requires_grad_(False))
-    spread = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, device="meta"))
-    with pytest.raises(TaskError, match=r"spread over devices \['cpu', 'meta'\]"):
-        FlatModel(spread)
 
 
 def test_stray_parameters_are_named() -> None:
@@ -194,13 +101,3 @@ def test_a_byte_view_is_no_copy() -> None:
     assert view.nbytes == 8
     vector[1] = 1.0
     assert bytes(view) == b"\0\0\0\0\0\0\x80?"
-
-
-@pytest.mark.parametrize("section", [Section.TRAINABLE, Section.FLOAT_BUFFER])
-def test_split_gives_views(section: Section) -> None:
-    layout = Layout.of(Everything())
-    vector: Tensor = torch.arange(float(sum(e.numel for e in layout.section(section))))
-    for name, value in layout.split(section, vector).items():
-        value.fill_(9.0)
-        assert value.shape == {e.name: e.shape for e in layout.entries}[name]
-    assert (vector == 9).all()

@@ -6,7 +6,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from domo.errors import StateError, TaskError
-from domo.model.flat import FlatModel, Layout, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Layout, Section
 from domo.model.model_file import FORMAT_VERSION, check_content, load_model, pack, save_model
 from domo.model.tensor_file import TensorFile
 from domo.training.initial import build_initial, build_model, save_initial

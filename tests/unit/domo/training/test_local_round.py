@@ -1,14 +1,11 @@
 """What a training loop may do, and what it is told when it does something else."""
 
-import itertools
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
+from torch import nn
 
 from domo.errors import (
     DivergenceError,
@@ -16,206 +13,15 @@ from domo.errors import (
     RoundError,
     StrayParameterError,
 )
-from domo.methods import Hyperparameters, Kernel, make_kernel
-from domo.model.flat import FlatModel, Section
-from domo.seeds import seed_for
-from domo.tasks.base import Shard, Sum
+from domo.methods import Kernel
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
+from domo.tasks.base import Sum
 from domo.training import local_round as training
-from domo.training.batches import BatchLoader, configure_torch, random_plan, to_device
-from domo.training.local_round import (
-    LocalResult,
-    LocalRound,
-    RoundNumbers,
-    run_task_round,
-)
-
-X = torch.arange(30.0).view(10, 3) / 10 - 1
-Y = X.sum(1, keepdim=True) ** 2
-DATA = TensorDataset(X, Y)
-HALF = Hyperparameters(0.5, 0.5, 0.5, 1.0)
-
-
-class Net(nn.Module):
-    """A linear layer that is used, one that is not, and batch statistics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used = nn.Linear(3, 1)
-        self.unused = nn.Linear(2, 1)
-        self.norm = nn.BatchNorm1d(3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.used(self.norm(x))
-        return out
-
-
-def numbers(method: str = "DOMO", **changes: Any) -> RoundNumbers:
-    values: dict[str, Any] = {
-        "silo_id": "a",
-        "round_index": 2,
-        "num_rounds": 5,
-        "num_steps": 4,
-        "local_lr": 0.05,
-        "batch_size": 4,
-        "run_seed": 7,
-        "kernel": make_kernel(method, HALF),
-        "inference_scale": 0.2,
-    }
-    return RoundNumbers(**(values | changes))
-
-
-def local_round(
-    method: str = "DOMO",
-    module: nn.Module | None = None,
-    on_step: Callable[[LocalRound, int], bool] | None = None,
-    **changes: Any,
-) -> LocalRound:
-    """Round 2 of a run, with x_{r-1} = x_r + 0.02, so m_r = 0.1 everywhere."""
-    torch.manual_seed(3)
-    flat = FlatModel(module or Net())
-    x_r = torch.linspace(-0.5, 0.5, flat.layout.num_params)
-    return LocalRound(flat, numbers(method, **changes), x_r, x_r + 0.02, on_step=on_step)
-
-
-def loss_of(rnd: LocalRound, batch: Any) -> Tensor:
-    return nn.functional.mse_loss(rnd.model(batch[0]), batch[1])
-
-
-def train(rnd: LocalRound, data: Any = DATA, **how: Any) -> LocalResult:
-    opt = rnd.optimizer()
-    for batch in rnd.batches(data, **how):
-        loss_of(rnd, batch).backward()
-        opt.step()
-        opt.zero_grad()
-    return rnd.finish()
-
-
-# --- randomness ---
-
-
-def test_seeds_differ_by_everything_they_are_for() -> None:
-    where = itertools.product((0, 1), ("a", "b", "1"), (0, 1, 11), (0, 1, 11), ("order", "model"))
-    seeds = [seed_for(*w) for w in where]
-    assert len(set(seeds)) == len(seeds)
-    assert all(0 <= s < 2**63 for s in seeds)
-
-
-def test_seeds_do_not_change_between_versions() -> None:
-    """Stored runs are replayed by these numbers."""
-    assert seed_for(0, "silo-0", 0, 0, "order") == 3673922833835869532
-    assert seed_for(7, "b", 3, 12, "model") == 828385141447685879
-
-
-def test_a_plan_is_a_fresh_permutation_with_its_short_last_batch() -> None:
-    plan = list(itertools.islice(random_plan(10, 4, 0, "a", 0), 6))
-    assert [len(b) for b in plan] == [4, 4, 2, 4, 4, 2]
-    first, second = (list(itertools.chain(*plan[i : i + 3])) for i in (0, 3))
-    assert sorted(first) == sorted(second) == list(range(10))
-    assert first != second
-    assert plan == list(itertools.islice(random_plan(10, 4, 0, "a", 0), 6))
-
-
-@pytest.mark.parametrize("other", [(1, "a", 0), (0, "b", 0), (0, "a", 1)])
-def test_plans_differ_by_seed_silo_and_round(other: tuple[int, str, int]) -> None:
-    assert next(random_plan(50, 50, 0, "a", 0)) != next(random_plan(50, 50, *other))
-
-
-def test_a_plan_for_less_than_a_batch() -> None:
-    assert [sorted(b) for b in itertools.islice(random_plan(3, 8, 0, "a", 0), 2)] == [[0, 1, 2]] * 2
-
-
-def test_the_global_generator_is_seeded_for_each_batch() -> None:
-    """Dropout does not depend on what else used random numbers."""
-
-    def draws(disturb: bool) -> list[float]:
-        rnd, out = local_round(), []
-        for batch in rnd.batches(DATA):
-            out.append(float(torch.rand(())))
-            if disturb:
-                torch.rand(17)
-            loss_of(rnd, batch).backward()
-            rnd.optimizer().step()
-        return out
-
-    assert draws(False) == draws(True)
-    assert len(set(draws(False))) == 4
-
-
-def test_augmentation_is_per_batch_and_deterministic() -> None:
-    def noise(batch: Any, generator: torch.Generator) -> Any:
-        return batch[0] + torch.randn(batch[0].shape, generator=generator), batch[1]
-
-    def batches(**changes: Any) -> list[Tensor]:
-        rnd, out = local_round(**changes), []
-        opt = rnd.optimizer()
-        for batch in rnd.batches(DATA, augment=noise, plan=[[0, 1]] * 4):
-            out.append(batch[0] - X[:2])
-            opt.step()
-        return out
-
-    first = batches()
-    assert all(torch.equal(a, b) for a, b in zip(first, batches(), strict=True))
-    assert not any(torch.equal(a, b) for a, b in itertools.pairwise(first))
-    assert not torch.equal(first[0], batches(silo_id="b")[0])
-    assert not torch.equal(first[0], batches(round_index=3)[0])
-
-
-def test_configure_torch() -> None:
-    try:
-        configure_torch(1)
-        assert torch.get_num_threads() == 1
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-# --- batches ---
-
-
-class Pair(NamedTuple):
-    inputs: Tensor
-    labels: list[Tensor]
-
-
-def test_batches_of_any_shape_are_moved() -> None:
-    device = torch.device("meta")
-    batch = {"x": (torch.zeros(2), [torch.ones(1)]), "n": 3, "p": Pair(torch.zeros(1), [X])}
-    moved = to_device(batch, device)
-    assert moved["x"][0].is_meta
-    assert moved["x"][1][0].is_meta
-    assert moved["n"] == 3
-    assert isinstance(moved["p"], Pair)
-    assert moved["p"].inputs.is_meta
-    assert moved["p"].labels[0].is_meta
-
-
-def test_a_whole_pass_in_order() -> None:
-    got = [b[0] for b in BatchLoader(DATA).sequential(4)]
-    assert [len(b) for b in got] == [4, 4, 2]
-    assert torch.equal(torch.cat(got), X)
-
-
-def test_an_own_plan_replaces_the_permutation() -> None:
-    rnd = local_round(num_steps=2)
-    opt, seen = rnd.optimizer(), []
-    for batch in rnd.batches(DATA, plan=[[3, 3], [1]]):
-        seen.append(batch[0])
-        opt.step()
-    assert torch.equal(seen[0], X[[3, 3]])
-    assert torch.equal(seen[1], X[[1]])
-
-
-def test_a_plan_that_ends_early_is_an_incomplete_round() -> None:
-    rnd = local_round()
-    with pytest.raises(IncompleteRoundError, match="2 of 4"):
-        train(rnd, plan=[[0, 1], [2, 3]])
-
-
-def test_an_empty_dataset_is_refused() -> None:
-    rnd = local_round()
-    with pytest.raises(RoundError, match="the training data is empty"):
-        next(iter(rnd.batches(TensorDataset(X[:0], Y[:0]))))
-
+from domo.training.batches import BatchLoader
+from domo.training.local_round import LocalRound
+from tests.support.modules import Net
+from tests.support.played.one_round import DATA, X, Y, local_round, loss_of, numbers, train
 
 # --- the loop ---
 
@@ -452,6 +258,17 @@ def test_logged_numbers_come_back() -> None:
     assert train(rnd).metrics == {"loss": 2.0, "other": 3.0}
 
 
+def test_a_learning_rate_schedule_is_refused() -> None:
+    rnd = local_round()
+    opt = rnd.optimizer()
+    opt.param_groups[0]["lr"] *= 0.5
+    for batch in rnd.batches(DATA):
+        loss_of(rnd, batch).backward()
+        with pytest.raises(RoundError, match="a schedule belongs into its configuration"):
+            opt.step()
+        break
+
+
 # --- evaluation ---
 
 
@@ -536,93 +353,5 @@ def test_a_round_that_only_evaluates_gives_no_batches() -> None:
     assert list(rnd.batches(DATA)) == []
 
 
-# --- tasks ---
-
-
-class ATask:
-    def __init__(self, factor: float = 1.0):
-        self.factor = factor
-
-    def build_model(self) -> nn.Module:
-        return nn.Linear(3, 1)
-
-    def train_data(self, root: Path, shard: Shard | None) -> Dataset[Any]:
-        return DATA
-
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        return nn.functional.mse_loss(model(batch[0]), batch[1]) * self.factor
-
-    def evaluate(self, model: nn.Module, batch: Any) -> dict[str, Sum]:
-        return {"n": Sum(float(len(batch[0])), 1)}
-
-
-class PlannedTask(ATask):
-    def augment(self, batch: Any, generator: torch.Generator) -> Any:
-        return batch[0] * 0, batch[1] * 0 + 1
-
-    def batch_plan(self, round_index: int, num_steps: int) -> list[list[int]]:
-        return [[round_index]] * num_steps
-
-
-def task_round(task: ATask, **how: Any) -> tuple[LocalRound, LocalResult | None]:
-    dtype = how.pop("dtype", None)
-    rnd = local_round("FedAvg", module=task.build_model(), **how)
-    loader = BatchLoader(DATA)
-    return rnd, run_task_round(task, rnd, loader, loader, dtype)
-
-
-def test_a_task_is_the_loop_by_hand() -> None:
-    rnd, result = task_round(ATask())
-    assert result is not None
-    assert rnd.evaluation == {"n": Sum(10.0, 1.0)}
-    by_hand = train(local_round("FedAvg", module=nn.Linear(3, 1)))
-    assert torch.equal(result.update, by_hand.update)
-    assert result.metrics["loss"] > 0
-
-
-def test_a_task_s_own_plan_and_augmentation_are_used() -> None:
-    _, result = task_round(PlannedTask())
-    assert result is not None
-    assert result.update[:3].tolist() == [0.0, 0.0, 0.0]  # inputs are 0
-    assert result.update[3] != 0
-
-
-def test_bf16_is_near() -> None:
-    _, exact = task_round(ATask())
-    _, rough = task_round(ATask(), dtype=torch.bfloat16)
-    assert exact is not None
-    assert rough is not None
-    assert not torch.equal(exact.update, rough.update)
-    torch.testing.assert_close(exact.update, rough.update, rtol=0.05, atol=0.05)
-
-
-def test_a_task_round_without_training() -> None:
-    rnd, result = task_round(ATask(), num_steps=0)
-    assert result is None
-    assert rnd.evaluation
-
-
-def test_an_abandoned_task_round() -> None:
-    rnd, result = task_round(ATask(), on_step=lambda rnd, done: done < 1)
-    assert result is None
-    assert rnd.abandoned
-
-
-def test_a_loss_that_is_not_finite() -> None:
-    with pytest.raises(DivergenceError, match="the training loss is not finite"):
-        task_round(ATask(factor=float("nan")))
-
-
 def test_kernels_are_plain_values() -> None:
     assert numbers().kernel == Kernel(0.5, 0.5, 0.5, 1.0, 0.0, "pre", False)
-
-
-def test_a_learning_rate_schedule_is_refused() -> None:
-    rnd = local_round()
-    opt = rnd.optimizer()
-    opt.param_groups[0]["lr"] *= 0.5
-    for batch in rnd.batches(DATA):
-        loss_of(rnd, batch).backward()
-        with pytest.raises(RoundError, match="a schedule belongs into its configuration"):
-            opt.step()
-        break

@@ -12,7 +12,8 @@ import xxhash
 from torch import nn
 
 from domo.errors import ChecksumError, ProtocolError
-from domo.model.flat import Layout, byte_view
+from domo.model.flat import byte_view
+from domo.model.layout import Layout
 from domo_client.rpc import session as line
 from domo_client.rpc.data import Data
 from domo_client.rpc.session import Session

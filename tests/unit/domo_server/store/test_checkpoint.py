@@ -6,7 +6,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from domo.errors import StateError
-from domo.model.flat import FlatModel, Section
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
 from domo.model.model_file import load_model
 from domo.model.tensor_file import TensorFile
 from domo.storage import files

@@ -1,0 +1,193 @@
+"""A module as vectors: where each tensor lies.
+
+Four sections (DESIGN section 3): *trainable* parameters are the only ones with momentum and the
+only ones in an update; *float buffers* (BatchNorm statistics) travel as absolute values and are
+averaged; *integer buffers* keep their dtype and are taken from the first participant; *frozen*
+parameters are sent once, with the initial model, where a silo lacks them. Tied weights count once.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor, nn
+
+from domo.errors import LayoutMismatchError, TaskError
+
+
+class Section(StrEnum):
+    """What kind of tensor an entry is."""
+
+    TRAINABLE = "trainable"
+    FLOAT_BUFFER = "float_buffer"
+    INTEGER_BUFFER = "integer_buffer"
+    FROZEN = "frozen"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of the module.
+
+    Attributes:
+        name: As in `state_dict`.
+        shape: Its shape.
+        dtype: Name of the torch dtype, such as `float32`.
+        section: Which vector it lies in.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    section: Section
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype itself."""
+        return getattr(torch, self.dtype)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All tensors of a module, in `named_parameters` / `named_buffers` order.
+
+    Attributes:
+        entries: Every tensor once.
+        aliases: Names of tied weights, to the name under which they are kept.
+    """
+
+    entries: tuple[Entry, ...]
+    aliases: Mapping[str, str]
+
+    @staticmethod
+    def of(module: nn.Module) -> "Layout":
+        """The layout of a module.
+
+        Raises:
+            TaskError: Nothing is trainable, or a trainable parameter is not float32.
+        """
+        tensors = tensors_of(module)
+        entries = []
+        for name, (tensor, section) in tensors.items():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            if section is Section.TRAINABLE and tensor.dtype != torch.float32:
+                raise TaskError(
+                    f"trainable parameter {name} is {dtype}; domo keeps float32 master weights. "
+                    "Build the model in float32 and use autocast for lower precision."
+                )
+            entries.append(Entry(name, tuple(tensor.shape), dtype, section))
+        if not any(e.section is Section.TRAINABLE for e in entries):
+            raise TaskError("the model has no trainable parameter (requires_grad is off for all)")
+        kept = {id(t): name for name, (t, _) in tensors.items()}
+        every = [
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        ]
+        aliases = {n: kept[id(t)] for n, t in every if id(t) in kept and n not in tensors}
+        return Layout(tuple(entries), aliases)
+
+    def section(self, section: Section) -> list[Entry]:
+        """The entries of one section, in order."""
+        return [e for e in self.entries if e.section is section]
+
+    @property
+    def num_params(self) -> int:
+        """Length n of the trainable vector."""
+        return sum(e.numel for e in self.section(Section.TRAINABLE))
+
+    def num_bytes(self, section: Section) -> int:
+        """Bytes of a section on the wire: float32 for float sections, own dtypes otherwise."""
+        if section in (Section.TRAINABLE, Section.FLOAT_BUFFER):
+            return 4 * sum(e.numel for e in self.section(section))
+        return sum(e.numel * e.torch_dtype.itemsize for e in self.section(section))
+
+    def to_json(self) -> str:
+        """Canonical JSON; equal layouts give equal text."""
+        body = {"entries": [asdict(e) for e in self.entries], "aliases": dict(self.aliases)}
+        return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "Layout":
+        """Inverse of `to_json`."""
+        body = json.loads(text)
+        entries = tuple(
+            Entry(e["name"], tuple(e["shape"]), e["dtype"], Section(e["section"]))
+            for e in body["entries"]
+        )
+        return Layout(entries, body["aliases"])
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of names, shapes, dtypes and sections."""
+        return hashlib.blake2b(self.to_json().encode(), digest_size=16).hexdigest()
+
+    def check_same(self, mine: "Layout") -> None:
+        """Compare with the layout at a silo.
+
+        Raises:
+            LayoutMismatchError: Names the first tensors that differ.
+        """
+        if self.digest == mine.digest:
+            return
+        theirs, ours = {e.name: e for e in self.entries}, {e.name: e for e in mine.entries}
+        lines = []
+        for name in [*theirs, *(n for n in ours if n not in theirs)]:
+            a, b = theirs.get(name), ours.get(name)
+            if a != b:
+                lines.append(f"{name}: the run has {_show(a)}, this silo has {_show(b)}")
+        lines = lines or ["the same tensors in another order, or tied in another way"]
+        more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+        text = "the silo's model does not match the run's: " + "; ".join(lines[:3]) + more
+        raise LayoutMismatchError(text, lines)
+
+    def split(self, section: Section, vector: Tensor) -> dict[str, Tensor]:
+        """Cut a section's vector into named tensors: views of float32 for float sections.
+
+        Args:
+            section: Which section.
+            vector: Its values; float32 for trainable and float buffers, bytes (uint8) otherwise.
+        """
+        out, at = {}, 0
+        for e in self.section(section):
+            if vector.dtype == torch.uint8:
+                size = e.numel * e.torch_dtype.itemsize
+                out[e.name] = vector[at : at + size].clone().view(e.torch_dtype).view(e.shape)
+            else:
+                size = e.numel
+                out[e.name] = vector[at : at + size].view(e.shape)
+            at += size
+        return out
+
+    def state_dict(self, vectors: Mapping[Section, Tensor]) -> dict[str, Tensor]:
+        """A complete state dict (tied names included) from the vectors of all sections."""
+        out: dict[str, Tensor] = {}
+        for section, vector in vectors.items():
+            named = self.split(section, vector)
+            out |= {e.name: named[e.name].to(e.torch_dtype) for e in self.section(section)}
+        out = {e.name: out[e.name].clone() for e in self.entries}
+        return out | {alias: out[name].clone() for alias, name in self.aliases.items()}
+
+
+def _show(entry: Entry | None) -> str:
+    return f"{entry.dtype}{list(entry.shape)} ({entry.section})" if entry else "no such tensor"
+
+
+def tensors_of(module: nn.Module) -> dict[str, tuple[Tensor, Section]]:
+    """Every tensor that has a place, by the name that it is kept under."""
+    out: dict[str, tuple[Tensor, Section]] = {}
+    for name, p in module.named_parameters():
+        out[name] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
+    persistent = module.state_dict(keep_vars=True)
+    for name, b in module.named_buffers():
+        if name in persistent:
+            kind = Section.FLOAT_BUFFER if b.is_floating_point() else Section.INTEGER_BUFFER
+            out[name] = (b, kind)
+    return out

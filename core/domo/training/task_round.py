@@ -1,0 +1,65 @@
+"""One local round of a task: what the agent and the simulation both do."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor
+
+from domo.errors import DivergenceError
+from domo.tasks.base import Task
+from domo.training.batches import BatchLoader
+from domo.training.local_round import LocalRound
+from domo.training.round_data import LocalResult
+
+
+@contextmanager
+def autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
+    """bf16 autocast where asked for."""
+    with torch.autocast(device.type, dtype=dtype) if dtype else nullcontext():
+        yield
+
+
+def run_task_round(
+    task: Task,
+    rnd: LocalRound,
+    train: BatchLoader | None,
+    evaluation: BatchLoader | None,
+    autocast_dtype: torch.dtype | None = None,
+) -> LocalResult | None:
+    """Evaluate and train a task for one round.
+
+    Returns:
+        The update, or None where the round only evaluates or was abandoned.
+
+    Raises:
+        DivergenceError: The loss or the update is not finite.
+    """
+    if evaluation is not None and len(evaluation):
+        rnd.evaluate(task.evaluate, evaluation.sequential())
+    if not rnd.num_steps or train is None:
+        return None
+    opt = rnd.optimizer()
+    rnd.model.train()
+    plan = getattr(task, "batch_plan", None)
+    total: Tensor | None = None
+    batches = rnd.batches(
+        train,
+        augment=getattr(task, "augment", None),
+        plan=plan(rnd.round_index, rnd.num_steps) if plan else None,
+    )
+    for batch in batches:
+        with autocast(rnd.device, autocast_dtype):
+            loss = task.loss(rnd.model, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        opt.step()
+        opt.zero_grad()
+        total = loss.detach().double() if total is None else total + loss.detach()
+    if rnd.abandoned:
+        return None
+    loss_mean = float(total) / rnd.num_steps if total is not None else math.nan
+    if not math.isfinite(loss_mean):
+        raise DivergenceError("the training loss is not finite; try a smaller local_lr", 1)
+    rnd.log(loss=loss_mean)
+    return rnd.finish()
