@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from domo import algorithm
-from domo.methods import METHODS, Hyperparameters, make_kernel
+from domo import algorithm, reference
+from domo.methods import METHODS, Hyperparameters, Kernel, make_kernel
 from tests.support.played import replay
 
 HERE = Path(__file__).parent
@@ -41,8 +41,8 @@ def gradients(spec: dict, data: dict[str, Tensor]) -> replay.Gradient:
     return gradient
 
 
-def load(name: str, device: str = "cpu") -> tuple[dict, dict[str, Tensor], replay.Trajectory]:
-    """Spec and arrays of a trajectory, and the same run made by domo."""
+def stored(name: str) -> tuple[dict, dict[str, Tensor], Kernel]:
+    """Spec, arrays and constants of a trajectory."""
     case, norm, method = name.split("/")
     with np.load(HERE / f"{case}.npz") as f:
         spec = json.loads(str(f["spec"]))
@@ -59,8 +59,14 @@ def load(name: str, device: str = "cpu") -> tuple[dict, dict[str, Tensor], repla
         weight_decay=spec["wd"],
         step_norm=norm,
     )
+    return spec, data, make_kernel(method, hp)
+
+
+def load(name: str, device: str = "cpu") -> tuple[dict, dict[str, Tensor], replay.Trajectory]:
+    """Spec and arrays of a trajectory, and the same run made by domo."""
+    spec, data, kernel = stored(name)
     made = replay.run(
-        make_kernel(method, hp),
+        kernel,
         data["x0"],
         gradients(spec, data),
         etas=spec["eta"],
@@ -72,9 +78,25 @@ def load(name: str, device: str = "cpu") -> tuple[dict, dict[str, Tensor], repla
     return spec, data, made
 
 
+def load_reference(name: str) -> tuple[dict, dict[str, Tensor], replay.Trajectory]:
+    """The same, made by the page beside the paper."""
+    spec, data, kernel = stored(name)
+    weights = spec["weights"] or [1.0] * len(spec["P"])
+    rounds = [
+        reference.Round(eta, {k: (weights[k], spec["P"][k]) for k in present})
+        for eta, present in zip(spec["eta"], spec["participants"], strict=True)
+    ]
+    made = reference.train(kernel, data["x0"], rounds, gradients(spec, data))
+    x, m, mbar, d = zip(*made, strict=True)
+    return spec, data, replay.Trajectory(x, m, mbar, d[1:], data["P_ref"].tolist())
+
+
 def differences(name: str, device: str = "cpu") -> list[str]:
     """What of a trajectory is outside its tolerance; empty if it is reproduced."""
-    spec, data, made = load(name, device)
+    return outside(*load(name, device))
+
+
+def outside(spec: dict, data: dict[str, Tensor], made: replay.Trajectory) -> list[str]:
     wrong = []
 
     def check(what: str, got: Tensor, want: Tensor, rtol: float, atol: float) -> None:
@@ -96,6 +118,11 @@ def differences(name: str, device: str = "cpu") -> list[str]:
 @pytest.mark.parametrize("name", names())
 def test_trajectory(name: str) -> None:
     assert differences(name) == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_page_beside_the_paper(name: str) -> None:
+    assert outside(*load_reference(name)) == []
 
 
 def test_all_methods_are_stored() -> None:

@@ -1,6 +1,7 @@
 """Methods that must coincide: bit for bit, to rounding, or as another paper defines them."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from domo import algorithm, fold
+from domo import algorithm, fold, reference
 from domo.algorithm import LocalSGD
 from domo.methods import Hyperparameters, Kernel, make_kernel
 from domo.model.flat import FlatModel
@@ -134,18 +135,11 @@ def test_domo_with_beta_alpha_mu_s_is_server_nesterov(hp: Hyperparameters, seed:
 def literal_round(
     hp: Hyperparameters, method: str, x: Tensor, m_r: Tensor, gradient: replay.Gradient, at: object
 ) -> tuple[Tensor, Tensor]:
-    """Lines 6-12 as printed, with an accumulator: (d, x_{r,P})."""
-    r, k = at
-    m, acc = torch.zeros_like(x), torch.zeros_like(x)
-    for p in range(P):
-        if method == "DOMO" and p == 0:
-            x = x - ETA * hp.fusion_coef * P * m_r
-        m = hp.local_momentum * m + gradient(r, k, p, x) + hp.weight_decay * x
-        acc = acc + m
-        x = x - ETA * m
-        if method == "DOMO-S":
-            x = x - ETA * hp.fusion_coef * m_r
-    return acc / P, x
+    """Lines 6-12 as printed: (d, x_{r,P})."""
+    kernel = make_kernel(method, hp)
+    here = partial(gradient, *at)
+    d, _, end = reference.local_round(kernel, x, m_r, torch.zeros_like(x), ETA, P, here)
+    return d, end
 
 
 @pytest.mark.parametrize("method", ["DOMO", "DOMO-S"])

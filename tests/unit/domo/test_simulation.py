@@ -1,7 +1,7 @@
-"""The simulation against plain loops, and what it promises about order, samples and tests."""
+"""The simulation against the page beside the paper; what it promises about order and tests."""
 
-import math
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from domo import reference
 from domo.errors import ConfigError, DivergenceError, LayoutMismatchError
-from domo.methods import METHODS, PAPER_METHODS
+from domo.methods import METHODS, PRESETS, method_row
 from domo.model.layout import Section
 from domo.model.model_file import save_model
 from domo.run_config import RunConfig
@@ -27,6 +28,7 @@ from domo.training.initial import build_initial, build_model
 
 FEATURES, CLASSES = 5, 3
 SIZES = {"silo-0": 20, "silo-1": 11, "silo-10": 14, "silo-2": 10}
+WEIGHTS = {"silo-0": 1.0, "silo-1": 2.5, "silo-10": 0.4, "silo-2": 3.0}
 
 
 def data_of(silo_id: str, purpose: str, size: int) -> ArrayDataset:
@@ -80,54 +82,39 @@ def same(a: SimulationResult, b: SimulationResult) -> bool:
     return all(torch.equal(u, v) for u, v in pairs)
 
 
-def plain_loops(c: RunConfig) -> tuple[Tensor, Tensor]:
-    """Algorithm 1 in float64 with every sum written out; nothing of ours but the batch order."""
-    row, wd = METHODS[c.method], c.weight_decay
-    mu_s = c.server_momentum * row.server_momentum
-    mu_l = c.local_momentum * row.local_momentum
+def as_printed(c: RunConfig) -> reference.Server:
+    """The page beside the paper in float64; nothing of ours but the batch order."""
     roster = sorted(SIZES)
     model = build_model(LinearTask(), c.seed).double()
-    x = nn.utils.parameters_to_vector(model.parameters()).detach()
-    m, mbar = torch.zeros_like(x), torch.zeros_like(x)
+    x_0 = nn.utils.parameters_to_vector(model.parameters()).detach()
 
-    def gradient(at: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        nn.utils.vector_to_parameters(at, model.parameters())
-        loss = cross_entropy_loss(model, (inputs.double(), labels))
-        grads = torch.autograd.grad(loss, list(model.parameters()))
+    def gradient(r: int, k: int, p: int, x: Tensor) -> Tensor:
+        data = data_of(roster[k], "train", SIZES[roster[k]])
+        plan = random_plan(len(data), c.batch_size, c.seed, roster[k], r)
+        where = next(islice(plan, p, None))
+        nn.utils.vector_to_parameters(x, model.parameters())
+        batch = data.inputs[where].double(), data.labels[where]
+        grads = torch.autograd.grad(cross_entropy_loss(model, batch), list(model.parameters()))
         return torch.cat([g.reshape(-1) for g in grads])
 
+    rounds = []
     for r in range(c.num_rounds):
-        h, total, ends, weight, mean_steps = c.lr_at(r), 0.0, 0.0, 0.0, 0.0
-        for silo_id in c.participants_at(r, roster):
-            data, n = data_of(silo_id, "train", SIZES[silo_id]), SIZES[silo_id]
-            steps = math.ceil((c.local_epochs or 1) * math.ceil(n / c.batch_size))
-            omega = n if c.weights == "samples" else 1
-            y, u, d = x.clone(), mbar.clone(), torch.zeros_like(x)
-            if row.round_end == "reset":
-                u = torch.zeros_like(x)
-            if row.fusion == "pre":
-                y = y - h * c.fusion_coef * steps * m
-            plan = random_plan(n, c.batch_size, c.seed, silo_id, r)
-            for _ in range(steps):
-                where = next(plan)
-                u = mu_l * u + gradient(y, data.inputs[where], data.labels[where]) + wd * y
-                y, d = y - h * u, d + u / steps
-                if row.fusion == "intra":
-                    y = y - h * c.fusion_coef * m
-            total, ends = total + omega * d, ends + omega * u
-            weight, mean_steps = weight + omega, mean_steps + omega * steps
-        m = mu_s * m + total / weight
-        x = x - c.server_lr * h * mean_steps / weight * m
-        mbar = ends / weight
-    return x, m
+        silos = {}
+        for s in c.participants_at(r, roster):
+            silos[roster.index(s)] = c.weight_of(s, SIZES[s]), c.steps_at(r, s, SIZES[s])
+        rounds.append(reference.Round(c.lr_at(r), silos))
+    return reference.train(c.kernel, x_0, rounds, gradient)[-1]
 
 
-@pytest.mark.parametrize("method", [*PAPER_METHODS, "DOMO-avg", "DOMO-S-avg"])
-@pytest.mark.parametrize("weights", ["uniform", "samples"])
-def test_every_method_is_the_algorithm_as_printed(method, weights):
+@pytest.mark.parametrize("method", [*METHODS, *PRESETS])
+@pytest.mark.parametrize(
+    ("weights", "step_norm"), [("uniform", "per_silo"), ("samples", "per_silo"), (WEIGHTS, "delta")]
+)
+def test_every_method_is_the_algorithm_as_printed(method, weights, step_norm):
     c = config(
         method=method,
         weights=weights,
+        step_norm=step_norm,
         weight_decay=0.01,
         lr_milestones=(0.5,),
         local_epochs=1.5,
@@ -135,10 +122,12 @@ def test_every_method_is_the_algorithm_as_printed(method, weights):
         server_lr=0.8,
     )
     result = simulate(c, LinearTask(), silos())
-    x, m = plain_loops(c)
-    torch.testing.assert_close(result.x.double(), x, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(result.m.double(), m, rtol=1e-3, atol=2e-5)
-    assert (result.mbar is not None) == (METHODS[method].round_end == "average")
+    printed = as_printed(c)
+    torch.testing.assert_close(result.x.double(), printed.x, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.m.double(), printed.m, rtol=1e-3, atol=2e-5)
+    assert (result.mbar is not None) == (method_row(method).round_end == "average")
+    if result.mbar is not None:
+        torch.testing.assert_close(result.mbar.double(), printed.mbar, rtol=1e-3, atol=2e-5)
 
 
 def test_same_config_and_seed_same_bytes_in_any_order_of_silos():

@@ -1,0 +1,121 @@
+"""Algorithm 1 as it is printed, one line of code for each of its lines.
+
+The page to lay beside the paper. `domo.algorithm` gives the same within rounding, in less memory
+and at the speed of stock SGD, and is tested against this; nothing else uses it. Both take a
+`Kernel`, so the methods and presets are the same rows of `domo.methods` here and there.
+
+    5   x_{r,0} = x_r ; m_r = (x_{r-1} - x_r) / (alpha*eta*P) ; m_{r,0} = 0, or mbar_r
+    7   x = x - eta*beta*P*m_r                 pre-momentum fusion, before the first step (DOMO)
+    8   m = mu_l*m + grad F(x)                 weight decay is part of the gradient
+    9   x = x - eta*m
+    10  x = x - eta*beta*m_r                   intra-momentum fusion, in every step (DOMO-S)
+    12  d = (1/P) sum_p m_{p+1}
+    14  m_{r+1} = mu_s*m_r + mean of d
+    15  x_{r+1} = x_r - alpha*eta*P*m_{r+1}
+
+What the print leaves open is as in docs/algorithm.md: eta may differ from round to round and P from
+silo to silo, a mean is over the participants with their weights, and alpha*eta*P of line 5 belongs
+to the round that made x_r.
+
+Source: Xu and Huang, "Coordinating Momenta for Cross-silo Federated Learning", AAAI-22.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from domo.methods import Kernel
+
+Gradient = Callable[[int, int, int, Tensor], Tensor]
+"""(round, silo, step, x) -> gradient of the loss on that step's batch, without weight decay."""
+
+
+class Round(NamedTuple):
+    """A round: eta_r, and (omega_k, P_k) of each participant."""
+
+    eta: float
+    silos: Mapping[int, tuple[float, int]]
+
+
+class Server(NamedTuple):
+    """What the server has before a round: x_r, m_r and mbar_r; and d_k of the round before."""
+
+    x: Tensor
+    m: Tensor
+    mbar: Tensor
+    d: Mapping[int, Tensor]
+
+
+def local_round(
+    kernel: Kernel,
+    x: Tensor,
+    m_r: Tensor,
+    m: Tensor,
+    eta: float,
+    num_steps: int,
+    gradient: Callable[[int, Tensor], Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A client's part (lines 5-12).
+
+    Args:
+        kernel: The method's constants.
+        x: x_r, shape (n,).
+        m_r: Server momentum, shape (n,).
+        m: m_{r,0}: zeros, or mbar_r, shape (n,).
+        eta: Local step size.
+        num_steps: P.
+        gradient: (step, x) -> gradient.
+
+    Returns:
+        d, m_{r,P} and x_{r,P}.
+    """
+    total = torch.zeros_like(x)
+    for p in range(num_steps):  # line 6
+        if kernel.fusion == "pre" and p == 0:
+            x = x - eta * kernel.beta * num_steps * m_r  # line 7
+        m = kernel.mu_l * m + gradient(p, x) + kernel.wd * x  # line 8
+        x = x - eta * m  # line 9
+        if kernel.fusion == "intra":
+            x = x - eta * kernel.beta * m_r  # line 10
+        total = total + m
+    return total / num_steps, m, x  # line 12
+
+
+def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradient) -> list[Server]:
+    """All rounds (lines 2-15).
+
+    Args:
+        kernel: The method's constants.
+        x_0: Initial model, shape (n,).
+        rounds: The rounds.
+        gradient: Of every silo.
+
+    Returns:
+        The server after 0, 1, ..., R rounds.
+    """
+    zeros = torch.zeros_like(x_0)
+    out = [Server(x_0, zeros, zeros, {})]  # line 2
+    x_before, scale = x_0, 1.0  # so that line 5 gives m_0 = 0
+    for r, (eta, silos) in enumerate(rounds):  # line 3
+        x, m, mbar, _ = out[-1]
+        h = eta * kernel.lr_scale
+        d, ends, omegas, steps = {}, {}, {}, {}
+        for k, (omegas[k], steps[k]) in silos.items():  # line 4
+            m_r = (x_before - x) / scale  # line 5
+            here = partial(gradient, r, k)
+            d[k], ends[k], _ = local_round(kernel, x, m_r, mbar, h, steps[k], here)
+        delta = kernel.step_norm == "delta"
+        weights = {k: w * steps[k] if delta else w for k, w in omegas.items()}
+        m = kernel.mu_s * m + mean(d, weights)  # line 14
+        x_before, scale = x, kernel.alpha * h * mean(steps, omegas)
+        x = x - scale * m  # line 15
+        out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d))
+    return out
+
+
+def mean(values: Mapping[int, Any], omegas: Mapping[int, float]) -> Any:
+    """Weighted mean over the participants."""
+    return sum(omegas[k] * values[k] for k in values) / sum(omegas.values())
