@@ -1,19 +1,48 @@
-"""The silo: the loop API, and the agent that trains a task over it."""
+"""The silo: the loop API, and the agent that trains a task over it.
 
+What a training loop of one's own needs is here by name, and imported at first use: the health check
+needs no torch. What is deeper in the package may move.
+"""
+
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from domo_client.loop.connect import connect
     from domo_client.loop.silo import Outcome, Silo
+    from domo_client.observe.prometheus import SiloMetrics
+    from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
+    from domo_proto.channel import TlsFiles
 
-__all__ = ["Outcome", "Silo", "connect"]
+__all__ = [
+    "LostRunError",
+    "Offer",
+    "Outcome",
+    "Silo",
+    "SiloMetrics",
+    "TlsFiles",
+    "UnknownRunError",
+    "connect",
+]
+_HOME = {
+    "LostRunError": "domo_client.rpc.control",
+    "Offer": "domo_client.rpc.control",
+    "Outcome": "domo_client.loop.silo",
+    "Silo": "domo_client.loop.silo",
+    "SiloMetrics": "domo_client.observe.prometheus",
+    "TlsFiles": "domo_proto.channel",
+    "UnknownRunError": "domo_client.rpc.control",
+    "connect": "domo_client.loop.connect",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The loop API needs torch, the health check does not: imported at first use."""
-    if name not in __all__:
+    """A name of `__all__`, at its first use."""
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from domo_client.loop import connect as joining
-    from domo_client.loop import silo as session
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
 
-    return getattr(joining if name == "connect" else session, name)
+
+def __dir__() -> list[str]:
+    return __all__

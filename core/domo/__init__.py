@@ -1,3 +1,139 @@
-"""What the paper says: the algorithm, the methods, tasks, and the reference simulation."""
+"""Cross-silo federated learning with coordinated momenta.
+
+What tasks, scripts and notebooks need is here by name, and imported at first use: `import domo`
+loads neither torch nor the network. What is deeper in the package may move.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from domo.api.client import Coordinator
+    from domo.errors import (
+        AccessError,
+        ConfigError,
+        CoordinatorUnavailableError,
+        DeadlineError,
+        DivergenceError,
+        DomoError,
+        IncompleteRoundError,
+        LayoutMismatchError,
+        NotFoundError,
+        ProtocolError,
+        RoundError,
+        StateError,
+        StrayParameterError,
+        TaskError,
+        TransportError,
+    )
+    from domo.methods import METHODS, PRESETS
+    from domo.model.card import ModelCard
+    from domo.model.model_file import load_card, load_weights
+    from domo.run_config import RunConfig
+    from domo.simulation import ModelRecord, SimulationResult
+    from domo.tasks import load_task
+    from domo.tasks.base import (
+        ArrayDataset,
+        Collated,
+        Shard,
+        Sum,
+        Task,
+        classification_sums,
+        cross_entropy_loss,
+    )
+    from domo.training.batches import BatchLoader
+    from domo.training.initial import save_initial
+    from domo.training.local_round import LocalRound
+    from domo.trial import simulate
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "PRESETS",
+    "AccessError",
+    "ArrayDataset",
+    "BatchLoader",
+    "Collated",
+    "ConfigError",
+    "Coordinator",
+    "CoordinatorUnavailableError",
+    "DeadlineError",
+    "DivergenceError",
+    "DomoError",
+    "IncompleteRoundError",
+    "LayoutMismatchError",
+    "LocalRound",
+    "ModelCard",
+    "ModelRecord",
+    "NotFoundError",
+    "ProtocolError",
+    "RoundError",
+    "RunConfig",
+    "Shard",
+    "SimulationResult",
+    "StateError",
+    "StrayParameterError",
+    "Sum",
+    "Task",
+    "TaskError",
+    "TransportError",
+    "__version__",
+    "classification_sums",
+    "cross_entropy_loss",
+    "load_card",
+    "load_task",
+    "load_weights",
+    "save_initial",
+    "simulate",
+]
+_HOME = {
+    "METHODS": "domo.methods",
+    "PRESETS": "domo.methods",
+    "AccessError": "domo.errors",
+    "ArrayDataset": "domo.tasks.base",
+    "BatchLoader": "domo.training.batches",
+    "Collated": "domo.tasks.base",
+    "ConfigError": "domo.errors",
+    "Coordinator": "domo.api.client",
+    "CoordinatorUnavailableError": "domo.errors",
+    "DeadlineError": "domo.errors",
+    "DivergenceError": "domo.errors",
+    "DomoError": "domo.errors",
+    "IncompleteRoundError": "domo.errors",
+    "LayoutMismatchError": "domo.errors",
+    "LocalRound": "domo.training.local_round",
+    "ModelCard": "domo.model.card",
+    "ModelRecord": "domo.simulation",
+    "NotFoundError": "domo.errors",
+    "ProtocolError": "domo.errors",
+    "RoundError": "domo.errors",
+    "RunConfig": "domo.run_config",
+    "Shard": "domo.tasks.base",
+    "SimulationResult": "domo.simulation",
+    "StateError": "domo.errors",
+    "StrayParameterError": "domo.errors",
+    "Sum": "domo.tasks.base",
+    "Task": "domo.tasks.base",
+    "TaskError": "domo.errors",
+    "TransportError": "domo.errors",
+    "classification_sums": "domo.tasks.base",
+    "cross_entropy_loss": "domo.tasks.base",
+    "load_card": "domo.model.model_file",
+    "load_task": "domo.tasks",
+    "load_weights": "domo.model.model_file",
+    "save_initial": "domo.training.initial",
+    "simulate": "domo.trial",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, at its first use."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

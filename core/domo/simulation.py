@@ -17,7 +17,7 @@ from domo.errors import ConfigError, DivergenceError
 from domo.fold import ReadBlock, average
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Layout, Section
-from domo.model.model_file import load_model
+from domo.model.model_file import load_model, save_model
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks.base import Sum, Task
 from domo.training.batches import BatchLoader, configure_torch
@@ -101,6 +101,20 @@ class SimulationResult:
     def vectors(self) -> dict[Section, Tensor]:
         """All sections, as `model_file.save_model` takes them."""
         return {Section.TRAINABLE: self.x, **self.buffers}
+
+    @property
+    def state_dict(self) -> dict[str, Tensor]:
+        """x_R and all else that the model has, for `load_state_dict`."""
+        return self.layout.state_dict(self.vectors)
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Test accuracy of each server model that was tested, from x_0 on."""
+        return [r.metrics["accuracy"] for r in self.history if "accuracy" in r.metrics]
+
+    def save(self, path: Path | str) -> None:
+        """Write x_R as a safetensors file, with names, as a run could start from."""
+        save_model(Path(path), self.layout, self.vectors)
 
 
 def simulate(

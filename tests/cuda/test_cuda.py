@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo.commands.silos import shard_silos
 from domo.methods import METHODS
 from domo.model.flat import FlatModel
 from domo.ops.config_file import validate
@@ -17,6 +16,7 @@ from domo.tasks import load_task
 from domo.training.batches import to_device
 from domo.training.devices import to_host
 from domo.training.local_round import LocalRound
+from domo.trial import shard_silos
 from domo_client.agent import AgentOptions
 from domo_client.loop.silo import Silo
 from domo_client.rpc.assignment import Turn

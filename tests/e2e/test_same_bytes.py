@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo.commands.silos import shard_silos
 from domo.methods import METHODS
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks import load_task
 from domo.training.batches import BatchLoader
+from domo.trial import shard_silos
 from tests.support.live.federation import federation
 from tests.support.tasks.unequal import UnequalTask
 

@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 import domo_client
-from domo.commands.silos import shard_silos
 from domo.errors import ConfigError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import simulate
 from domo.tasks import load_task
 from domo.tasks.base import ArrayDataset
+from domo.trial import shard_silos
 from domo_client.rpc import session as line
 from domo_client.telemetry.counts import Counts
 from domo_proto import codec

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from domo.commands.silos import shard_silos
 from domo.commands.split import write_silo_folders
 from domo.methods import PAPER_METHODS
 from domo.run_config import RunConfig
 from domo.simulation import SimulationResult, simulate
 from domo.tasks import load_task
+from domo.trial import shard_silos
 from tests.support.live.federation import ROOT
 
 TASK = "examples.own_task:OwnTask"

@@ -6,7 +6,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from domo.commands.silos import shard_silos
 from domo.commands.split import write_silo_folders
 from domo.model.model_file import save_model
 from domo.ops.config_file import validate
@@ -14,6 +13,7 @@ from domo.run_config import RunConfig
 from domo.simulation import SimulationResult, simulate
 from domo.tasks import load_task
 from domo.training.initial import build_initial
+from domo.trial import shard_silos
 from tests.support.live.federation import Process, federation
 
 TASK = "examples.own_task:OwnTask"

@@ -16,13 +16,13 @@ from typing import Any
 
 from rich.table import Table
 
-from domo.commands.silos import PREFIX, shard_silos, silo_names
 from domo.errors import ConfigError, DivergenceError
 from domo.methods import PAPER_METHODS, canonical_name
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, simulate
 from domo.tasks import load_task
 from domo.tasks.base import Task
+from domo.trial import PREFIX, shard_silos, silo_names
 
 
 @dataclass(frozen=True, slots=True)

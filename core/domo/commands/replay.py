@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from domo.api.transport import Rest
-from domo.commands.silos import load_silo
 from domo.commands.simulate import check_device, run_and_keep
 from domo.errors import ConfigError, ReplayError
 from domo.names import plain
@@ -23,6 +22,7 @@ from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult
 from domo.tasks import load_task
 from domo.tasks.base import Shard
+from domo.trial import load_silo
 
 TIMEOUT_S = 60.0
 

@@ -32,9 +32,8 @@ from domo.ops.console import console, say
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
 from domo.tasks.base import Task
+from domo.trial import DEFAULTS
 
-DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
-"""The demo: about a second of training on embedded data."""
 FLAGS = {
     "num_rounds": "--rounds",
     "num_silos": "--silos",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from domo.errors import StateError
 from domo.fold import blocks
+from domo.model.card import ModelCard, card_in
 from domo.model.flat import as_bytes, byte_view, combine
 from domo.model.layout import Entry, Layout, Section
 from domo.model.tensor_file import Spec, TensorFile
@@ -153,6 +154,26 @@ def load_model(path: Path) -> tuple[Layout, dict[Section, Tensor], dict[str, str
     layout, file = open_model(path)
     vectors = pack(layout, {e.name: file.read(e.name) for e in layout.entries})
     return layout, vectors, dict(file.metadata)
+
+
+def load_weights(path: Path | str) -> dict[str, Tensor]:
+    """The model of a file as it goes into `load_state_dict`, compared with the digest in the file.
+
+    Raises:
+        StateError: No such file, not a safetensors file, or a damaged one.
+    """
+    file = TensorFile.open(Path(path))
+    check_content(file)
+    return {spec.name: file.read(spec.name) for spec in file.specs}
+
+
+def load_card(path: Path | str) -> ModelCard | None:
+    """What a model's file says of itself; None where it has no card.
+
+    Raises:
+        StateError: No such file, or not a safetensors file.
+    """
+    return card_in(TensorFile.open(Path(path)).metadata)
 
 
 def pack(layout: Layout, named: Mapping[str, Tensor]) -> dict[Section, Tensor]:

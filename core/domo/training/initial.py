@@ -33,14 +33,14 @@ def build_initial(
     return flat.layout, flat.read_all()
 
 
-def save_initial(module: nn.Module, path: Path) -> None:
+def save_initial(module: nn.Module, path: Path | str) -> None:
     """Write a module as the x_0 of a run, for who has a loop and no task.
 
     Raises:
         TaskError: The module cannot be trained in a federation.
     """
     flat = FlatModel(module)
-    save_model(path, flat.layout, flat.read_all())
+    save_model(Path(path), flat.layout, flat.read_all())
 
 
 def build_model(task: Task, seed: int) -> nn.Module:

@@ -1,0 +1,103 @@
+"""A federation in this process, in one call: what `domo.simulate` is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from domo import simulation
+from domo.errors import ConfigError
+from domo.ops.config_file import validate
+from domo.run_config import RunConfig
+from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
+from domo.tasks import load_task
+from domo.tasks.base import Shard, Task
+from domo.training.batches import BatchLoader
+
+DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
+"""The demo: about a second of training on embedded data."""
+PREFIX = "silo-"
+Data = Mapping[str, Dataset[Any] | tuple[Dataset[Any], Dataset[Any] | None]]
+"""A silo's name to its training data, or to its training and test data."""
+
+
+def simulate(
+    task: Task | str | None = None,
+    data: Data | Path | str = "data",
+    *,
+    config: RunConfig | None = None,
+    device: str | torch.device = "cpu",
+    on_model: Callable[[ModelRecord], None] | None = None,
+    **settings: Any,
+) -> SimulationResult:
+    """Run a federation in this process, with the bytes that a deployed one ends with.
+
+        result = domo.simulate("digits", method="DOMO", num_rounds=10)
+        result = domo.simulate(MyTask(), {"a": (train_a, test_a), "b": (train_b, test_b)})
+        print(result.accuracies)
+        model.load_state_dict(result.state_dict)
+
+    Args:
+        task: A named task, `module:Class`, or an object of one's own; that of `config` by default,
+            or else digits.
+        data: The datasets of each silo by name; or the task's folder, of which each silo gets a
+            shard.
+        config: The run; its settings are the defaults of those that follow.
+        device: Where silos compute.
+        on_model: Called with the record of each server model, once it is tested.
+        settings: Fields of `RunConfig`; by default 4 silos and 15 rounds.
+
+    Raises:
+        ConfigError: A setting is wrong; names it.
+        TaskError: The task or its data cannot be used.
+        DivergenceError: Non-finite numbers; names the round and the silo.
+    """
+    base = DEFAULTS if config is None else config.model_dump(exclude_unset=True)
+    if isinstance(task, str):
+        settings["task"] = task
+    elif task is not None:
+        settings["task"] = f"{type(task).__module__}:{type(task).__name__}"
+    if isinstance(data, Mapping):
+        base = {k: v for k, v in base.items() if k not in ("num_silos", "roster")}
+        settings = {"roster": sorted(data, key=str.encode), **settings}
+    config = validate(RunConfig, {**base, **settings}, "domo.simulate")
+    made = load_task(config.task) if task is None or isinstance(task, str) else task
+    if isinstance(data, Mapping):
+        silos = [_silo(name, held) for name, held in data.items()]
+    else:
+        names = silo_names(config)
+        silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
+    return simulation.simulate(config, made, silos, device=device, on_model=on_model)
+
+
+def _silo(name: str, held: Any) -> SimulatedSilo:
+    train, test = held if isinstance(held, tuple) else (held, None)
+    if not len(train):
+        raise ConfigError(f"the training data of {name} are empty")
+    return SimulatedSilo(name, BatchLoader(train), BatchLoader(test) if test is not None else None)
+
+
+def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
+    """The run's roster, or `silo-0`, `silo-1`, ...; the i-th holds shard i."""
+    return config.roster or tuple(f"{prefix}{i}" for i in range(config.expected_silos))
+
+
+def load_silo(task: Task, name: str, root: Path, shard: Shard | None) -> SimulatedSilo:
+    """A silo with its data; without a shard, all that lies in `root` is its own."""
+    train = BatchLoader(task.train_data(root, shard))
+    load_eval = getattr(task, "eval_data", None)
+    held_out = load_eval(root, shard) if load_eval else None
+    evaluation = BatchLoader(held_out) if held_out is not None and len(held_out) else None
+    return SimulatedSilo(name, train, evaluation)
+
+
+def shard_silos(
+    task: Task, root: Path, names: Sequence[str], similarity: float, seed: int
+) -> list[SimulatedSilo]:
+    """Silos of these names; the i-th holds `Shard(i, len(names), similarity, seed)`."""
+    return [
+        load_silo(task, name, root, Shard(i, len(names), similarity, seed))
+        for i, name in enumerate(names)
+    ]
