@@ -14,3 +14,14 @@ def test_what_is_wrong_is_said_before_torch_is_loaded() -> None:
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"
+
+
+def test_importing_loads_neither_torch_nor_the_network() -> None:
+    code = (
+        "import sys, domo, domo_client, domo_server; domo.DomoError, domo.METHODS, domo.RunConfig\n"
+        "sys.exit(' '.join({'torch', 'numpy', 'grpc', 'httpx', 'rich'} & set(sys.modules)) or None)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

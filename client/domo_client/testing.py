@@ -1,0 +1,236 @@
+"""A silo that is played, for a test of one's own task.
+
+def test_my_task():
+    with domo_server.testing.coordinator(task=MyTask()) as coordinator:
+        domo_client.testing.try_task(MyTask(), "data", coordinator.address)
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from domo.errors import DomoError, TaskError
+from domo.model.flat import FlatModel, digest_all
+from domo.model.layout import Section
+from domo.run_config import RunConfig
+from domo.seeds import generator_for, seed_for
+from domo.simulation import SimulatedSilo, simulate
+from domo.tasks.base import Shard, Task
+from domo.training.batches import BatchLoader, seed_torch
+from domo.training.initial import build_model
+from domo.training.task_round import run_task_round
+from domo_client.loop.connect import connect
+
+__all__ = ["Tried", "try_task"]
+
+CPU = torch.device("cpu")
+LOOK = RunConfig.model_fields["batch_size"].default
+"""Samples of the batch that is looked at before the run: a batch of a run."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a task did.
+
+    Attributes:
+        num_params: Parameters that are trained.
+        num_samples: Of training.
+        num_tests: Samples that x_r is tested on.
+        losses: Mean training loss of each round.
+        metrics: Of each model that was tested, from x_0 on.
+        notes: What is no fault, and may be none of your wishes either.
+    """
+
+    num_params: int
+    num_samples: int
+    num_tests: int
+    losses: tuple[float, ...]
+    metrics: tuple[Mapping[str, float], ...]
+    notes: tuple[str, ...]
+
+
+def try_task(
+    task: Task,
+    data: Path | str,
+    address: str,
+    *,
+    silo: str = "tried",
+    shard: Shard | None = None,
+) -> Tried:
+    """Take a task through its methods one by one, and then through the next run of a coordinator.
+
+    The run is a real one: enrolment, rounds, tests, over gRPC. Afterwards it is done again without
+    a network; both must have come to the same bytes, so what is random without a seed is found.
+
+    Args:
+        task: An object, whose methods are called here.
+        data: The silo's data: `root` of `train_data` and `eval_data`.
+        address: Of a coordinator with a run of this task for one silo, such as
+            `domo_server.testing.coordinator(task=...)` has.
+        silo: The silo's name.
+        shard: `shard` of `train_data` and `eval_data`.
+
+    Returns:
+        Numbers for assertions of one's own.
+
+    Raises:
+        TaskError: What is wrong, and with which method.
+        CoordinatorUnavailableError: Nobody answers.
+    """
+    train, tests, notes = _look(task, Path(data), shard)
+    losses: list[float] = []
+    metrics: list[Mapping[str, float]] = []
+    held: dict[int, str] = {}
+    with TemporaryDirectory() as state, connect(address, silo, state_dir=Path(state)) as joined:
+        offer = joined.next_run()
+        model = build_model(task, offer.config.seed)
+        sizes = {"samples": len(train), "eval_samples": len(tests) if tests else 0}
+        for rnd in joined.rounds(model, offer=offer, **sizes):
+            held[rnd.round_index] = _bytes_of(rnd.flat)
+            with _told(f"round {rnd.round_index + 1}"):
+                result = run_task_round(task, rnd, train, tests)
+            losses += [result.metrics["loss"]] if result is not None else []
+            if rnd.evaluation:
+                means = {name: s.total / s.num for name, s in rnd.evaluation.items() if s.num}
+                metrics.append(means)
+        outcome = joined.outcome
+    assert outcome is not None
+    if outcome.state != "FINISHED":
+        raise TaskError(f"the run has not finished: {outcome.state.lower()}: {outcome.text}")
+    if offer.config.expected_silos == 1:
+        _compare(task, offer.config, SimulatedSilo(silo, train, tests), held)
+    size = FlatModel(model).layout.num_params
+    return Tried(size, len(train), sizes["eval_samples"], tuple(losses), tuple(metrics), notes)
+
+
+def _look(
+    task: Task, root: Path, shard: Shard | None
+) -> tuple[BatchLoader, BatchLoader | None, tuple[str, ...]]:
+    """Call each method as a round does, on one batch."""
+    models = [_call("build_model()", build_model, task, 0) for _ in range(2)]
+    flat, again = (FlatModel(model) for model in models)
+    if _bytes_of(flat) != _bytes_of(again):
+        raise TaskError(
+            "build_model() gives other weights each time, though torch is seeded before it: draw "
+            "from torch's global generator and from no other"
+        )
+    train = _loaded("train_data", _call("train_data(root, shard)", task.train_data, root, shard))
+    load_eval = getattr(task, "eval_data", None)
+    held_out = _call("eval_data(root, shard)", load_eval, root, shard) if load_eval else None
+    tests = None if held_out is None else _loaded("eval_data", held_out)
+    batch, model = _augmented(task, train), models[0].train()
+    seed_torch(seed_for(0, "", 0, 0, "model"), CPU)
+    loss = _call("loss(model, batch)", task.loss, model, batch)
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        raise TaskError(f"loss(model, batch) must give one number with a gradient, got {loss!r}")
+    if not isfinite(float(loss.detach())):
+        raise TaskError(f"loss(model, batch) is {float(loss.detach())} on the first batch")
+    _call("loss(model, batch).backward()", loss.backward)
+    named = dict(model.named_parameters())
+    idle = [name for name, p in named.items() if p.requires_grad and p.grad is None]
+    notes = [f"no gradient reaches {name}" for name in idle]
+    if tests is None:
+        notes.append("there is no test data: the run has no accuracy from this silo")
+    else:
+        with torch.no_grad():
+            _check_sums(task, model.eval(), tests)
+    return train, tests, tuple(notes)
+
+
+def _loaded(what: str, dataset: Any) -> BatchLoader:
+    """A dataset whose items are the same each time."""
+    with _told(f"the dataset of {what}"):
+        loader = BatchLoader(dataset)
+        if not len(loader):
+            raise TaskError(f"the dataset of {what} is empty")
+        first, again = (_first_batch(loader) for _ in range(2))
+        if not _same(first, again):
+            raise TaskError(
+                f"the dataset of {what} gives other items each time: what is random belongs into "
+                "augment(batch, generator)"
+            )
+    return loader
+
+
+def _first_batch(loader: BatchLoader) -> Any:
+    return next(loader.load([range(min(LOOK, len(loader)))]))
+
+
+def _augmented(task: Task, train: BatchLoader) -> Any:
+    batch, augment = _first_batch(train), getattr(task, "augment", None)
+    if augment is None:
+        return batch
+    what = "augment(batch, generator)"
+    first, again = (
+        _call(what, augment, _first_batch(train), generator_for(0, "", 0, 0, "augment"))
+        for _ in range(2)
+    )
+    if not _same(first, again):
+        raise TaskError(f"{what} gives another batch each time: draw from `generator` alone")
+    return first
+
+
+def _check_sums(task: Task, model: torch.nn.Module, tests: BatchLoader) -> None:
+    what = "evaluate(model, batch)"
+    sums = _call(what, task.evaluate, model, _first_batch(tests))
+    if not isinstance(sums, Mapping):
+        raise TaskError(f"{what} must give metric name -> (sum, count), got {sums!r}")
+    for name, pair in sums.items():
+        try:
+            total, num = map(float, pair)
+        except (TypeError, ValueError):
+            raise TaskError(f"{what}[{name!r}] must be (sum, count), got {pair!r}") from None
+        if not isfinite(total) or num < 0:
+            raise TaskError(f"{what}[{name!r}] is ({total:g}, {num:g}) on the first batch")
+
+
+def _compare(task: Task, config: RunConfig, silo: SimulatedSilo, held: Mapping[int, str]) -> None:
+    """Do the run again in this process, up to the last model that the silo had."""
+    last = max(held)
+    result = simulate(config, task, [silo], participants=[(silo.silo_id,)] * last)
+    if _digest(result.vectors) != held[last]:
+        raise TaskError(
+            f"the same run, done again, comes to another model after {last} rounds: something in "
+            "the task is random without a seed, or remembers what it was called with"
+        )
+
+
+def _bytes_of(flat: FlatModel) -> str:
+    return _digest(flat.read_all())
+
+
+def _digest(vectors: Mapping[Section, Tensor]) -> str:
+    return digest_all({section.value: vector for section, vector in vectors.items()})
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and torch.equal(a, b)
+    if isinstance(a, Mapping):
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+def _call(what: str, call: Callable[..., Any], *args: Any) -> Any:
+    with _told(what):
+        return call(*args)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What the author's code raises, as what is wrong with the task."""
+    try:
+        yield
+    except DomoError:
+        raise
+    except Exception as error:
+        raise TaskError(f"{what} fails: {type(error).__name__}: {error}") from error
