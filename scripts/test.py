@@ -1,30 +1,77 @@
-"""`make test`: all tests, and in words what this machine left out."""
+"""`make test`: all tests, and in words what this machine left out.
 
+The tests are shared out to one process a core. Those that measure time or memory (marker `alone`)
+come after the others, in one process.
+"""
+
+import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from domo.ops.console import say
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+SHARED = ["-n", str(CORES), "--dist", "loadscope", "--no-loadscope-reorder", "-m", "not alone"]
+"""In the order of the folders, long ones first; a module, with its fixtures, in one process."""
+ALONE = ["-p", "no:xdist", "-m", "alone"]
+NOTHING_FOUND = 5
+WORDS = ("failed", "passed", "skipped", "xfailed", "xpassed", "warning", "error")
+CLOSING = re.compile(r"(?:(?:\d+ [a-z]+|no tests ran)(?:, )?)+ in ([\d.]+)s(?: \([\d:]+\))?")
 
-def main() -> int:
-    """Run pytest; its closing line stays the last one."""
-    command = [sys.executable, "-u", "-m", "pytest", "-q", "-rs", "--durations=8", *sys.argv[1:]]
+
+class Run(NamedTuple):
+    """What a run of pytest came to: its exit code, and what its closing line says."""
+
+    code: int
+    counts: Counter[str]
+    seconds: float
+    left_out: list[str]
+
+
+def pytest(flags: Sequence[str]) -> Run:
+    """Run it, and pass on what it says, but for the closing line."""
+    command = [sys.executable, "-u", "-m", "pytest", "-q", "-rs", "--durations=8", *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert process.stdout is not None
-    last, reasons = "", []
+    counts: Counter[str] = Counter()
+    seconds, left_out = 0.0, []
     for line in process.stdout:
         text = line.rstrip("\n")
+        if closing := CLOSING.fullmatch(text):
+            seconds = float(closing[1])
+            counts |= {word.rstrip("s"): int(n) for n, word in re.findall(r"(\d+) ([a-z]+)", text)}
+            continue
         if text.startswith("SKIPPED"):
-            reasons.append(re.sub(r"^SKIPPED \[(\d+)\] \S+ ", r"\1 left out: ", text))
-        if last:
-            say(last)
-        last = text
-    code = process.wait()
-    for reason in reasons:
+            left_out.append(re.sub(r"^SKIPPED \[(\d+)\] \S+ ", r"\1 left out: ", text))
+        say(text)
+    return Run(process.wait(), counts, seconds, left_out)
+
+
+def closing_line(counts: Counter[str], seconds: float) -> str:
+    """As pytest's own, of all runs together."""
+    many = {word: "s" if word in WORDS[-2:] and counts[word] > 1 else "" for word in WORDS}
+    told = [f"{counts[word]} {word}{many[word]}" for word in WORDS if counts[word]]
+    return f"{', '.join(told) or 'no tests ran'} in {seconds:.2f}s"
+
+
+def main() -> int:
+    """Run pytest; one closing line is the last one."""
+    passes = [SHARED, ALONE] if CORES > 1 else [["-p", "no:xdist"]]
+    runs = [pytest([*flags, *sys.argv[1:]]) for flags in passes]
+    counts: Counter[str] = Counter()
+    for run in runs:
+        counts += run.counts
+    codes = [run.code for run in runs if run.code not in (0, NOTHING_FOUND)]
+    if codes and not counts["failed"] + counts["error"]:
+        counts["error"] += 1  # pytest itself did not come to its end
+    for reason in dict.fromkeys(reason for run in runs for reason in run.left_out):
         say(reason)
-    say(last)
-    return code
+    say(closing_line(counts, sum(run.seconds for run in runs)))
+    return max(codes, default=0)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,7 @@ def test_a_silo_is_dropped_and_taken_back(page: Page, server: Coordinator) -> No
     assert server.silo("site-b")["dropped"] is None
 
 
+@pytest.mark.alone
 def test_an_event_is_on_the_screen_within_a_second(page: Page, server: Coordinator) -> None:
     page.find("#silos [data-key=site-c]")
     took = []

@@ -27,6 +27,7 @@ from tests.support.live import silos
 from tests.support.live.federation import federation
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
     pytest.mark.filterwarnings("ignore:.*does not have a deterministic implementation"),
 ]

@@ -18,6 +18,7 @@ PLAN = Plan(
 )
 
 
+@pytest.mark.alone  # it kills in phases of milliseconds
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(300)

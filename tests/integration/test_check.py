@@ -120,8 +120,8 @@ def test_a_state_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "disk", "4m") as folder:
+def disk() -> Iterator[Path]:
+    with small_disk("4m") as folder:
         yield folder
 
 

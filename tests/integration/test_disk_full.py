@@ -65,8 +65,8 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    with small_disk(tmp_path / "disk", SIZE) as folder:
+def disk() -> Iterator[Disk]:
+    with small_disk(SIZE) as folder:
         yield Disk(folder)
 
 

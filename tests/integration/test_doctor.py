@@ -192,8 +192,8 @@ def test_data_that_cannot_be_read(
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "disk", "4m") as folder:
+def disk() -> Iterator[Path]:
+    with small_disk("4m") as folder:
         yield folder
 
 

@@ -25,6 +25,7 @@ def serve_one_run(server: Coordinator, folder: Path) -> None:
                 opt.step()
 
 
+@pytest.mark.alone
 def test_a_tracker_that_never_answers_delays_no_round_and_no_other_tracker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

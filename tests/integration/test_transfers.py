@@ -115,6 +115,7 @@ def test_a_silent_link_is_noticed_by_the_silo(
     assert count.down < 2.5 * N
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("ping_s", "kept"), [(1.0, True), (6.0, False)])
 def test_a_nat_that_drops_idle_connections(
     ping_s: float, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

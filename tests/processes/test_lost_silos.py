@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from torch import nn
 
 from tests.support.live.coordinator import coordinator, own_run
@@ -14,6 +15,7 @@ from tests.support.live.federation import ROOT, Process
 SOON_S = 5.0
 
 
+@pytest.mark.alone
 def test_a_killed_and_a_stopped_silo_are_told_apart_within_seconds(tmp_path: Path) -> None:
     run = own_run(tmp_path, nn.Linear(4, 2, bias=False), num_silos=2, num_rounds=50)
     with coordinator(tmp_path, run, report_interval_s=2.0) as server:

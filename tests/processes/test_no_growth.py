@@ -14,6 +14,7 @@ SILO_MB = 50.0
 allocator keeps more than that back, now and then, so its memory is left to the long version."""
 
 
+@pytest.mark.alone
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(240)

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,20 +14,24 @@ DETACH = 2
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount it; skips the test where that is not allowed.
+def small_disk(size: str) -> Iterator[Path]:
+    """Mount it, and yield where; skips the test where that is not allowed.
+
+    It is not in a folder of pytest's: a run that is killed leaves it mounted, and every later run
+    would try to clear that up.
 
     Args:
-        folder: Where; it is made.
         size: As mount takes it, such as "4m".
     """
     if os.geteuid():
         pytest.skip("mounting a small tmpfs needs root")
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="domo-disk-"))
     libc, path = ctypes.CDLL(None, use_errno=True), os.fsencode(folder)
     if libc.mount(b"tmpfs", path, b"tmpfs", 0, f"size={size}".encode()):
+        folder.rmdir()
         pytest.skip(f"a small tmpfs cannot be mounted here: {os.strerror(ctypes.get_errno())}")
     try:
         yield folder
     finally:
         assert libc.umount2(path, DETACH) == 0, os.strerror(ctypes.get_errno())
+        folder.rmdir()

@@ -35,9 +35,14 @@ def is_fresh(path: Path) -> bool:
 
 
 def free_port() -> int:
-    """A port that no outgoing connection takes while its owner is dead."""
+    """A port that no outgoing connection takes while its owner is dead, nor another test process.
+
+    Those of pytest-xdist have a thousand each.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 20000 + 1000 * (worker % 12)
     for _ in range(100):
-        port = random.SystemRandom().randrange(20000, 32000)
+        port = random.SystemRandom().randrange(first, first + 1000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
