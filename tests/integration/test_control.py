@@ -52,7 +52,7 @@ def test_a_paused_round_takes_updates_and_does_not_close(tmp_path: Path) -> None
     async def act(lab: Lab) -> None:
         await lab.send_all(A)
         await pause(lab)
-        assert lab.turn(B) is None, "a paused round is not handed out"
+        assert lab.assignment(B) is None, "a paused round is not handed out"
         assert not lab.run.should_abandon(B, 0), "silos finish their steps"
         await lab.send_all(B, C, D)
         for _ in range(3):
@@ -144,9 +144,13 @@ def test_a_paused_run_can_be_stopped(tmp_path: Path) -> None:
         result = await lab.ended()
         assert (result.state, result.detail) == ("STOPPED", "stopped by the admin")
         assert result.rounds_done == 1
-        turn = lab.turn(A)
-        assert turn is not None
-        assert (turn.action, turn.outcome, turn.round_index) == ("end", "STOPPED", 1)
+        assignment = lab.assignment(A)
+        assert assignment is not None
+        assert (assignment.action, assignment.outcome, assignment.round_index) == (
+            "end",
+            "STOPPED",
+            1,
+        )
         with pytest.raises(ConfigError, match="is stopped, not in its rounds"):
             await lab.c.queue.pause(RUN_ID)
 
@@ -183,12 +187,12 @@ def test_a_silo_dropped_in_mid_round_counts_no_more_until_the_round_after(tmp_pa
         await lab.look()
         assert lab.run.detail == "waiting for 1 more of 3 silos: site-c"
         await lab.view.readmit(D)
-        assert lab.turn(D) is None, "not in the open round"
+        assert lab.assignment(D) is None, "not in the open round"
         await lab.send_all(C)
         await lab.round_open(1)
-        turn = lab.turn(D)
-        assert turn is not None
-        assert (turn.action, turn.round_index) == ("train", 1)
+        assignment = lab.assignment(D)
+        assert assignment is not None
+        assert (assignment.action, assignment.round_index) == ("train", 1)
         await lab.send_all(*SILOS)
         assert (await lab.ended()).complete is False
         assert await lab.who() == [[A, B, C], SILOS]
@@ -245,7 +249,7 @@ def test_a_drop_outlives_a_restart(tmp_path: Path) -> None:
             assert lab.run.sampled == [A, B, C]
             assert list(lab.run.accepted) == [A]
             await lab.join(D)
-            assert lab.turn(D) is None
+            assert lab.assignment(D) is None
             await lab.send_all(B, C)
             await lab.round_open(1)
             assert await lab.who() == [[A, B, C]]
@@ -356,7 +360,7 @@ def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path:
                 await lab.run.enroll(await lab.join(name), digest, 8, 5)
             await lab.round_open(0)
             await lab.view.drop(B, "")
-            assert lab.turn(B) is None
+            assert lab.assignment(B) is None
             await lab.send_all(A)
             await lab.until(lambda: lab.run.detail == "testing the final model at site-a")
             await lab.run.add_evaluation(A, 1, {"loss": (1.0, 5.0)})

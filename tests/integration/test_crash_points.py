@@ -31,7 +31,7 @@ from domo.update_format import encode
 from domo_proto import codec
 from domo_proto.codec import VectorId, decode_frame
 from domo_server.coordinator.coordinator import Coordinator
-from domo_server.runs.assignment import Counted, Turn
+from domo_server.runs.assignment import Assignment, Counted
 from domo_server.runs.run import Run
 from domo_server.store.checkpoint import load_checkpoint
 from domo_server.store.database import open_database
@@ -70,17 +70,19 @@ def local_update(silo_id: str, x: torch.Tensor, r: int) -> torch.Tensor:
     return x * 0.1 + (1 + r) * (0.5 if silo_id == "a" else -0.25)
 
 
-async def send(run: Run, silo_id: str, turn: Turn, residuals: Residuals, durable: bool) -> None:
+async def send(
+    run: Run, silo_id: str, assignment: Assignment, residuals: Residuals, durable: bool
+) -> None:
     """What an agent does for the open round."""
     assert run.server is not None
     d = local_update(silo_id, run.server["x"], run.state.round_index)
-    e = None if turn.counted is None else residuals.get((silo_id, turn.counted))
+    e = None if assignment.counted is None else residuals.get((silo_id, assignment.counted))
     q, left = encode(d, e, run.config.update_dtype)
     data = byte_view(q)
     digest = xxhash.xxh3_128_hexdigest(data)
     if left is not None:
-        assert turn.counted is None or e is not None, "no such update was ever made"
-        residuals[silo_id, Counted(turn.round_index, digest)] = left
+        assert assignment.counted is None or e is not None, "no such update was ever made"
+        residuals[silo_id, Counted(assignment.round_index, digest)] = left
     r, state = run.state.round_index, run.upload_state(silo_id, run.state.round_index, digest)
     if state[0] in ("accepted", "stale"):
         return
@@ -159,11 +161,11 @@ async def take_part(
         assert session is not None
         if silo_id not in run.enrolments:
             await run.enroll(session, bytes.fromhex(run.layout.digest), 8, 0)
-        turn = run.turn_for(silo_id, -1)
-        if turn is not None and turn.action == "train":
-            lost = (turn.round_index, silo_id) in had
+        assignment = run.assignment_for(silo_id, -1)
+        if assignment is not None and assignment.action == "train":
+            lost = (assignment.round_index, silo_id) in had
             assert not (durable and lost), f"{silo_id} has to send an accepted update again"
-            await send(run, silo_id, turn, residuals, durable)
+            await send(run, silo_id, assignment, residuals, durable)
 
 
 def accepted_rows(database: Path) -> Accepted:

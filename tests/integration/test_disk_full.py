@@ -198,9 +198,9 @@ def test_the_model_of_a_run_that_ends_on_a_full_disk_is_written_once_there_is_ro
             disk.free()
             result = await lab.ended()
             assert (result.state, result.detail) == ("STOPPED", "stopped by the admin")
-            turn = lab.turn(A)
-            assert turn is not None
-            assert turn.text == "stopped by the admin"
+            assignment = lab.assignment(A)
+            assert assignment is not None
+            assert assignment.text == "stopped by the admin"
             assert (lab.c.queue.folder(RUN_ID) / "model.safetensors").exists()
 
     wide_x0(disk.folder)

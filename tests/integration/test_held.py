@@ -86,9 +86,9 @@ def test_a_held_run_can_be_stopped_and_is_not_loaded_again(tmp_path: Path) -> No
                 result = await lab.ended()
             assert (result.state, result.rounds_done) == ("STOPPED", 1)
             assert result.detail.startswith("stopped by the admin; it could not be loaded: the ")
-            turn = lab.run.turn_for(A, -1)
-            assert turn is not None
-            assert (turn.outcome, turn.round_index) == ("STOPPED", 1)
+            assignment = lab.run.assignment_for(A, -1)
+            assert assignment is not None
+            assert (assignment.outcome, assignment.round_index) == ("STOPPED", 1)
 
     play(go())
 

@@ -96,7 +96,7 @@ class Hostile(Raw):
     """A silo that has learnt the protocol, and not its manners."""
 
     def begin(self) -> None:
-        """Wait for its turn, and see what an update has."""
+        """Wait for its assignment, and see what an update has."""
         action = pb.ASK_AGAIN
         while action == pb.ASK_AGAIN:  # each answer is held for a second
             header = pb.RoundHeader.FromString(self.fetch()[0])
@@ -399,9 +399,9 @@ def test_a_refused_norm_under_wait_is_waited_for_until_another_update_comes(
         told = await lab.silo(D)
         assert told.error == f"update refused: {lab.run.failed[D]}"
         assert told.error_code == "outlier"
-        turn = lab.turn(D)
-        assert turn is not None
-        assert turn.action == "train", "its operator may have mended the data"
+        assignment = lab.assignment(D)
+        assert assignment is not None
+        assert assignment.action == "train", "its operator may have mended the data"
         with pytest.raises(errors.ProtocolError, match="was refused before: the norm of its"):
             await lab.send(D, scale=1000)
         await lab.send_all(D)
@@ -501,9 +501,9 @@ def test_a_torn_update_is_said_and_asked_for_again(tmp_path: Path) -> None:
             assert await lab.events("torn") == [
                 "the update of site-b was not wholly on disk; it is asked for again"
             ]
-            turn = lab.turn(B)
-            assert turn is not None
-            assert turn.action == "train"
+            assignment = lab.assignment(B)
+            assert assignment is not None
+            assert assignment.action == "train"
 
     play(before())
     (path,) = (tmp_path / "state" / "runs" / RUN_ID / "spool").rglob(f"{B}.*.update")

@@ -46,9 +46,9 @@ def test_of_four_silos_three_are_enough_and_the_dead_one_costs_one_grace(tmp_pat
         # it comes back in the middle of the third, and is in it
         await lab.send_all(A, B)
         await lab.join(D)
-        turn = lab.turn(D)
-        assert turn is not None
-        assert (turn.action, turn.round_index) == ("train", 2)
+        assignment = lab.assignment(D)
+        assert assignment is not None
+        assert (assignment.action, assignment.round_index) == ("train", 2)
         await lab.send_all(C)
         await lab.look()
         assert lab.run.detail == f"{WAITS_FOR_D}, 20 s of grace left"
@@ -86,9 +86,9 @@ def test_a_silo_after_the_grace_is_left_out_told_so_and_in_the_next_round(tmp_pa
         await lab.round_open(1)
         assert lab.run.should_abandon(D, 0)
         assert not await lab.send(D, r=0)
-        turn = lab.turn(D)
-        assert turn is not None
-        assert (turn.action, turn.round_index) == ("train", 1)
+        assignment = lab.assignment(D)
+        assert assignment is not None
+        assert (assignment.action, assignment.round_index) == ("train", 1)
         await lab.send_all(*SILOS)
         assert (await lab.ended()).complete is False
         assert [r.left_out for r in await lab.rounds()] == [{D: "no update in time"}, {}]
@@ -119,9 +119,9 @@ def test_the_deadline_cuts_a_long_grace_short(tmp_path: Path) -> None:
         assert lab.run.detail == f"{WAITS_FOR_D}, 1 s of grace left"
         lab.pass_time(1)
         await lab.round_open(1)
-        turn = lab.turn(A)
-        assert turn is not None
-        assert turn.remaining_s == 30
+        assignment = lab.assignment(A)
+        assert assignment is not None
+        assert assignment.remaining_s == 30
 
     scene(tmp_path, act, grace_s=600, round_deadline_s=30, **PROCEED)
 
@@ -382,11 +382,11 @@ def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
 def test_a_long_poll_ends_when_there_is_something_to_do(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.send_all(A)
-        asked = asyncio.create_task(lab.c.broadcast.until(lambda: lab.turn(A), 60.0))
+        asked = asyncio.create_task(lab.c.broadcast.until(lambda: lab.assignment(A), 60.0))
         await lab.send_all(B, C, D)
-        turn = await asked
-        assert turn is not None
-        assert (turn.action, turn.round_index) == ("train", 1)
+        assignment = await asked
+        assert assignment is not None
+        assert (assignment.action, assignment.round_index) == ("train", 1)
 
     scene(tmp_path, act)
 
@@ -428,8 +428,14 @@ def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Pa
         lab.run.note_tested("site-x", 0)
         assert lab.run.reported == {}
         lab.run.enrolments[A] = Enrolment("trainer", 8, 3)
-        turns = [lab.run.turn_for(A, i) for i in (-1, 0, 5)]  # 5: its own state is a later one
-        assert [turn.evaluate for turn in turns if turn] == [True, False, True]
+        assignments = [
+            lab.run.assignment_for(A, i) for i in (-1, 0, 5)
+        ]  # 5: its own state is a later one
+        assert [assignment.evaluate for assignment in assignments if assignment] == [
+            True,
+            False,
+            True,
+        ]
         lab.run.note_tested(A, 0)
         assert lab.run.reported == {0: {A}}
 

@@ -25,9 +25,9 @@ from domo.model.layout import Section
 from domo.run_config import RunConfig, UpdateDtype
 from domo_proto.codec import VectorId
 from domo_server.rounds.alignment import (
-    Agreement,
+    Alignment,
     Products,
-    agreement,
+    alignment,
     watch,
 )
 from domo_server.store.checkpoint import BUFFERS, Checkpoint, create_file
@@ -114,7 +114,7 @@ def sum_round(
     spool: Path,
     folder: Path,
     update_dtype: UpdateDtype = "float32",
-) -> tuple[Checkpoint, Agreement]:
+) -> tuple[Checkpoint, Alignment]:
     """x_{r+1}, m_{r+1} and what else follows from a recorded set, in a file not yet durable.
 
     Block by block, on a few threads; no block depends on another, so neither do the bytes on how
@@ -195,8 +195,8 @@ def sum_round(
             out.write(Section.INTEGER_BUFFER.value, 0, first)
         digests = dict(zip(sizes, pool.map(out.digest, sizes), strict=True))
         failed.pop_all()
-    agreed = agreement([products for _, products in done], norms, weights)
-    return Checkpoint(r, out, digests, scale, state.digests["x"]), agreed
+    aligned = alignment([products for _, products in done], norms, weights)
+    return Checkpoint(r, out, digests, scale, state.digests["x"]), aligned
 
 
 def _diverged(

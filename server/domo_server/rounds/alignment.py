@@ -15,7 +15,7 @@ from domo.fold import ReadBlock, dot
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class Alignment:
     """Numbers of one round.
 
     Attributes:
@@ -70,9 +70,9 @@ def watch(
     return [watched(u) for u in updates], products
 
 
-def agreement(
+def alignment(
     blocks: Sequence[Products], norms: Sequence[float], weights: Sequence[float]
-) -> Agreement:
+) -> Alignment:
     """The numbers of a round from those of its blocks, in order.
 
     As D = sum_k v_k d_k / V, the cross terms of sum_k v_k |d_k - D|^2 come to -2 V |D|^2, and it is
@@ -88,11 +88,11 @@ def agreement(
     cosines = [_cosine(p, norm, momentum) for p, norm in zip(along, norms, strict=True)]
     square = sum(b.mean for b in blocks)
     if not square:
-        return Agreement(cosines, None)
+        return Alignment(cosines, None)
     if len(norms) == 1:
-        return Agreement(cosines, 0.0)
+        return Alignment(cosines, 0.0)
     total = sum(v * norm * norm for v, norm in zip(weights, norms, strict=True))
-    return Agreement(cosines, math.sqrt(max(0.0, total / sum(weights) / square - 1)))
+    return Alignment(cosines, math.sqrt(max(0.0, total / sum(weights) / square - 1)))
 
 
 def _cosine(product: float, norm: float, momentum: float) -> float | None:

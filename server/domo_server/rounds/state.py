@@ -106,7 +106,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """What to do with an open round now.
 
     Attributes:
@@ -122,14 +122,14 @@ class Verdict:
     missing: Sequence[str] = ()
 
 
-def judge(
+def decide(
     policy: Policy,
     sampled: Sequence[str],
     accepted: Collection[str],
     lost: Collection[str],
     open_for_s: float,
     quorum_for_s: float | None,
-) -> Verdict:
+) -> Decision:
     """Decide about an open round.
 
     Args:
@@ -143,25 +143,25 @@ def judge(
     """
     missing = [s for s in sampled if s not in accepted]
     if not missing:
-        return Verdict("close", "all updates are in")
+        return Decision("close", "all updates are in")
     names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
     text = f"waiting for {len(missing)} more of {len(sampled)} silos: {names}"
     deadline = policy.round_deadline_s
     left = None if deadline is None else deadline - open_for_s
     if policy.on_missing == "fail" and left is not None:
         if left <= 0:
-            return Verdict("fail", f"no update in {deadline:g} s from {names}", missing=missing)
-        return Verdict("wait", text, left, missing)
+            return Decision("fail", f"no update in {deadline:g} s from {names}", missing=missing)
+        return Decision("wait", text, left, missing)
     if policy.on_missing == "proceed" and quorum_for_s is not None:
         grace = policy.grace_s - quorum_for_s
         gone = all(s in lost for s in missing)
         if grace <= 0 or gone or (left is not None and left <= 0):
-            return Verdict("close", f"going on without {names}", missing=missing)
+            return Decision("close", f"going on without {names}", missing=missing)
         wait_s = grace if left is None else min(grace, left)
-        return Verdict("wait", text + f", {wait_s:.0f} s of grace left", wait_s, missing)
+        return Decision("wait", text + f", {wait_s:.0f} s of grace left", wait_s, missing)
     if policy.on_missing == "proceed":
         text += _enough(policy, sampled, accepted)
-    return Verdict("wait", text, None, missing)
+    return Decision("wait", text, None, missing)
 
 
 def _enough(policy: Policy, sampled: Sequence[str], accepted: Collection[str]) -> str:

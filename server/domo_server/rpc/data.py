@@ -28,7 +28,7 @@ from domo_server.rpc.access import (
     without_folder,
 )
 from domo_server.rpc.transfers import Progress, Transfers
-from domo_server.runs.assignment import Turn
+from domo_server.runs.assignment import Assignment
 from domo_server.runs.durable import said_by_disk, to_its_end
 from domo_server.runs.run import Run
 from domo_server.silos.sessions import Session
@@ -52,7 +52,7 @@ class DataServicer:
 
     @answers
     async def FetchRound(self, message: bytes, context: Context) -> None:
-        """Long-poll for the silo's next turn, then stream what it lacks."""
+        """Long-poll for the silo's next assignment, then stream what it lacks."""
         request = parse(pb.FetchRequest, message)
         session = self._callers.session(request.session, context)
         async with self._downloads.newest(session.silo_id) as progress:
@@ -65,45 +65,45 @@ class DataServicer:
         if request.evaluated_index >= 0:
             run.note_tested(session.silo_id, request.evaluated_index)
 
-        def look() -> Turn | None:
+        def look() -> Assignment | None:
             if self._coordinator.stopping:
                 return None
-            return run.turn_for(session.silo_id, request.evaluated_index)
+            return run.assignment_for(session.silo_id, request.evaluated_index)
 
         hold_s = self._coordinator.long_poll_s
         progress.made(hold_s)
-        turn = await self._coordinator.broadcast.until(look, hold_s)
+        assignment = await self._coordinator.broadcast.until(look, hold_s)
         progress.made()
-        if turn is None:
+        if assignment is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"
             answer = pb.RoundHeader(
                 action=pb.ASK_AGAIN, run_id=run.run_id, outcome_text=run.waits()
             )
             await context.write(answer.SerializeToString())
             return
-        if turn.action == "train":
+        if assignment.action == "train":
             run.failed.pop(session.silo_id, None)  # it tries again
         have = set(request.have)
         held = {p.digest: p.num_bytes for p in request.partial}
         starts = {
             vector_id: min(held.get(wire.digest, 0), wire.num_bytes)
-            for vector_id, wire in turn.vectors.items()
+            for vector_id, wire in assignment.vectors.items()
             if wire.digest not in have
         }
         header = pb.RoundHeader(
-            action=ACTIONS[turn.action],
+            action=ACTIONS[assignment.action],
             run_id=run.run_id,
-            round_index=turn.round_index,
-            attempt=turn.attempt,
+            round_index=assignment.round_index,
+            attempt=assignment.attempt,
             num_rounds=run.config.num_rounds,
-            num_steps=turn.num_steps,
-            local_lr=turn.local_lr,
-            inference_scale=turn.inference_scale,
-            evaluate=turn.evaluate,
-            outcome=turn.outcome,
-            outcome_text=without_folder(turn.text, self._coordinator),
-            remaining_s=turn.remaining_s,
-            **_counted(turn),
+            num_steps=assignment.num_steps,
+            local_lr=assignment.local_lr,
+            inference_scale=assignment.inference_scale,
+            evaluate=assignment.evaluate,
+            outcome=assignment.outcome,
+            outcome_text=without_folder(assignment.text, self._coordinator),
+            remaining_s=assignment.remaining_s,
+            **_counted(assignment),
             vectors=[
                 pb.VectorInfo(
                     id=vector_id.value,  # type: ignore[arg-type]
@@ -112,14 +112,14 @@ class DataServicer:
                     sent=vector_id in starts,
                     offset=starts.get(vector_id, 0),
                 )
-                for vector_id, wire in turn.vectors.items()
+                for vector_id, wire in assignment.vectors.items()
             ],
         )
         await context.write(header.SerializeToString())
         zstd = request.compression == "zstd"
         sent = self._coordinator.counters.bytes_of("sent", session.silo_id)
         for vector_id, start in starts.items():
-            wire, at = turn.vectors[vector_id], start
+            wire, at = assignment.vectors[vector_id], start
             while at < wire.num_bytes:
                 try:
                     frame, at = await wire.frame(at, zstd)
@@ -215,10 +215,10 @@ class DataServicer:
         return pb.SubmitResponse(state=state).SerializeToString()
 
 
-def _counted(turn: Turn) -> dict[str, Any]:
-    if turn.counted is None:
+def _counted(assignment: Assignment) -> dict[str, Any]:
+    if assignment.counted is None:
         return {}
-    r, digest = turn.counted
+    r, digest = assignment.counted
     return {"counted_round": r, "counted_digest": bytes.fromhex(digest)}
 
 

@@ -21,7 +21,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Assignment:
     """What a silo is to do next; see RoundHeader in the proto."""
 
     action: Literal["train", "evaluate", "end"]

@@ -18,7 +18,7 @@ from domo.model.card import metadata_of
 from domo.model.tensor_file import TensorFile
 from domo_server.events import kinds
 from domo_server.rounds.aggregate import make_record, sum_round
-from domo_server.rounds.alignment import Agreement
+from domo_server.rounds.alignment import Alignment
 from domo_server.rounds.state import (
     Phase,
     RoundState,
@@ -139,15 +139,15 @@ class RunLoop:
                 run.detail = "paused by the admin" if paused else NOBODY
                 await run.broadcast.changed(LOOK_S)
                 continue
-            verdict = run.judge()
-            run.detail = verdict.text + run.notes_on(verdict.missing)
-            if verdict.action == "close":
+            decision = run.decide()
+            run.detail = decision.text + run.notes_on(decision.missing)
+            if decision.action == "close":
                 if not self._refuse_outliers():
                     return True
                 continue
-            if verdict.action == "fail":
-                raise RoundTimeoutError(verdict.text, verdict.missing)
-            await run.broadcast.changed(min(verdict.wait_s or LOOK_S, LOOK_S))
+            if decision.action == "fail":
+                raise RoundTimeoutError(decision.text, decision.missing)
+            await run.broadcast.changed(min(decision.wait_s or LOOK_S, LOOK_S))
 
     def _check_files(self) -> None:
         if self._run.damage is not None and self._run.stop_text is None:
@@ -182,10 +182,10 @@ class RunLoop:
         run.detail = f"summing {len(record.participants)} updates"
         before = run.server
         begun = run.clock()
-        following, agreed = await self._sum(record)
+        following, aligned = await self._sum(record)
         counters.phase("summing", run.clock() - begun)
         last = r + 1 >= config.num_rounds
-        parts = zip(record.participants, agreed.cosines, strict=True)
+        parts = zip(record.participants, aligned.cosines, strict=True)
         duration_s = run.clock() - run.opened_at
         counters.round(duration_s)
         closed = replace(
@@ -193,7 +193,7 @@ class RunLoop:
             closed_at=now_text(),
             duration_s=duration_s,
             participants=[replace(part, cosine=cosine) for part, cosine in parts],
-            drift=agreed.drift,
+            drift=aligned.drift,
         )
         changes: RunChanges = {
             "state": "EVALUATING" if last else "OPEN",
@@ -256,7 +256,7 @@ class RunLoop:
                 session.fails(f"update refused: {why}", OUTLIER)
         return bool(far)
 
-    async def _sum(self, record: RoundRecord) -> tuple[Checkpoint, Agreement]:
+    async def _sum(self, record: RoundRecord) -> tuple[Checkpoint, Alignment]:
         """x_{r+1} and what else follows."""
         run = self._run
         where = (run.spool, run.folder / "checkpoints", run.config.update_dtype)

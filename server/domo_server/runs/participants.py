@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from domo.run_config import RunConfig
 from domo_server.rounds.aggregate import outliers
 from domo_server.rounds.state import (
+    Decision,
     Policy,
-    Verdict,
+    decide,
     has_quorum,
-    judge,
 )
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import AcceptedUpdate
@@ -60,12 +60,12 @@ class Members:
         self.quorum_at: float | None = None
         self.opened_at, self.opened_text = self.clock(), now_text()
 
-    def judge(self) -> Verdict:
+    def decide(self) -> Decision:
         """What to do with the round now."""
         now = self.clock()
         quorum_for = None if self.quorum_at is None else now - self.quorum_at
         lost = [s for s in self.sampled if self.is_lost(s)]
-        return judge(
+        return decide(
             self.policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for
         )
 

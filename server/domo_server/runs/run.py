@@ -11,7 +11,7 @@ from domo.run_config import sort_roster
 from domo_proto.codec import VectorId
 from domo_server.events import kinds
 from domo_server.rounds.state import Phase, Signal, advance
-from domo_server.runs.assignment import Counted, Turn
+from domo_server.runs.assignment import Assignment, Counted
 from domo_server.runs.receiver import BUFFER_IDS, Intake
 from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.sessions import Session
@@ -150,12 +150,12 @@ class Run(Intake):
             return "the last model is being tested"
         return ""
 
-    def turn_for(self, silo_id: str, evaluated_index: int) -> Turn | None:
+    def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment | None:
         """What the silo is to do now; None: nothing yet."""
         r, phase = self.state.round_index, self.state.phase
         mine = self.enrolments.get(silo_id)
         if self.state.ended:
-            return Turn("end", r, outcome=phase.value, text=self.detail)
+            return Assignment("end", r, outcome=phase.value, text=self.detail)
         if mine is None or self.server is None:
             return None
         tests = (
@@ -173,7 +173,7 @@ class Run(Intake):
             and mine.role == "trainer"
         ):
             deadline = self.policy.round_deadline_s
-            return Turn(
+            return Assignment(
                 "train",
                 r,
                 self.state.attempt,
@@ -188,7 +188,7 @@ class Run(Intake):
         if tests and phase in (Phase.OPEN, Phase.EVALUATING):
             skip = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
             vectors = {v: w for v, w in held.items() if v not in skip}
-            return Turn("evaluate", r, self.state.attempt, evaluate=True, vectors=vectors)
+            return Assignment("evaluate", r, self.state.attempt, evaluate=True, vectors=vectors)
         return None
 
     # what the loop does

@@ -21,7 +21,7 @@ from domo.training.initial import save_initial
 from domo_proto.codec import VectorId, decode_frame, encode
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.monitor.monitor import STALL_AFTER_S, Watch
-from domo_server.runs.assignment import Turn
+from domo_server.runs.assignment import Assignment
 from domo_server.runs.run import Run
 from domo_server.silos.sessions import Session
 from domo_server.store.database import open_database
@@ -44,7 +44,7 @@ class Lab:
         self.watch = Watch(self.c, STALL_AFTER_S)
         self.view = CoordinatorView(self.c, self.watch, "here", False)
         self.alive: set[str] = set()
-        self.judged = 0
+        self.decided = 0
 
     @property
     def run(self) -> Run:
@@ -73,8 +73,8 @@ class Lab:
         await self.run.enroll(session, bytes.fromhex(self.run.layout.digest), num_samples, 0)
         return session
 
-    def turn(self, name: str) -> Turn | None:
-        return self.run.turn_for(name, -1)
+    def assignment(self, name: str) -> Assignment | None:
+        return self.run.assignment_for(name, -1)
 
     async def send(self, name: str, scale: float = 1.0, r: int | None = None) -> bool:
         """A whole update of the open round; whether it counts."""
@@ -102,10 +102,10 @@ class Lab:
     # time
 
     async def look(self) -> None:
-        """Let the run judge its round again."""
-        before = self.judged
+        """Let the run decide its round again."""
+        before = self.decided
         self.c.broadcast.notify()
-        await self.until(lambda: self.judged > before, "judged")
+        await self.until(lambda: self.decided > before, "decided")
 
     def pass_time(self, seconds: float) -> None:
         """Time passes; silos that are alive send their heartbeats."""
@@ -127,7 +127,7 @@ class Lab:
             lambda: self.run.state.round_index == r and self.run.state.phase == "OPEN",
             f"round {r} is open",
         )
-        self._count_judgements()
+        self._count_decisions()
 
     async def ended(self) -> RunDetail:
         await self.until(lambda: self.run.state.ended, "the end")
@@ -152,17 +152,17 @@ class Lab:
         await asyncio.to_thread(self.c.events._thread.submit(int).result)  # all are recorded now
         return [e.text for e in await self.view.events(limit=1000) if e.kind == kind]
 
-    def _count_judgements(self) -> None:
+    def _count_decisions(self) -> None:
         run = self.run
-        if "judge" in vars(run):
+        if "decide" in vars(run):
             return
-        real = run.judge
+        real = run.decide
 
-        def judge() -> Any:
-            self.judged += 1
+        def decide() -> Any:
+            self.decided += 1
             return real()
 
-        run.judge = judge  # type: ignore[method-assign]
+        run.decide = decide  # type: ignore[method-assign]
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from domo.methods import Kernel, StepNorm
 from domo_proto.codec import VectorId
 from domo_server.rounds import aggregate as closing
 from domo_server.rounds.aggregate import sum_round
-from domo_server.rounds.alignment import Agreement, agreement
+from domo_server.rounds.alignment import Alignment, alignment
 from domo_server.store.checkpoint import Checkpoint, create_file
 from domo_server.store.rows import Participant, RoundRecord
 from domo_server.store.spool import update_path
@@ -55,7 +55,7 @@ class Round:
             )
         self.record = RoundRecord(3, members, {}, local_lr=0.1, reference_steps=1)
 
-    def sum(self, step_norm: StepNorm = "per_silo") -> tuple[Checkpoint, Agreement]:
+    def sum(self, step_norm: StepNorm = "per_silo") -> tuple[Checkpoint, Alignment]:
         where = (self.folder / "spool", self.folder / "checkpoints")
         return sum_round(kernel(step_norm), self.state, self.record, *where)
 
@@ -110,7 +110,7 @@ def test_updates_that_are_one_do_not_drift(tmp_path: Path) -> None:
         assert got.drift == pytest.approx(0, abs=2e-3)
         sign = -1 if name == "against" else 1
         assert got.cosines == pytest.approx([sign] * len(updates), rel=1e-6)
-    assert agreement([], [], []) == Agreement([], None)
+    assert alignment([], [], []) == Alignment([], None)
 
 
 def test_summed_again_the_numbers_are_the_same(

@@ -9,14 +9,14 @@ from domo.errors import ProtocolError
 from domo_server.rounds.state import (
     ENDED,
     TRANSITIONS,
+    Decision,
     Phase,
     Policy,
     RoundState,
     Signal,
-    Verdict,
     advance,
+    decide,
     has_quorum,
-    judge,
 )
 
 LIFE = {
@@ -104,69 +104,69 @@ TestLife = Life.TestCase
 FOUR = ("a", "b", "c", "d")
 
 
-def verdict(policy: Policy, accepted: str, lost: str = "", open_s=1.0, quorum_s=None) -> Verdict:
-    return judge(policy, FOUR, set(accepted), set(lost), open_s, quorum_s)
+def decision(policy: Policy, accepted: str, lost: str = "", open_s=1.0, quorum_s=None) -> Decision:
+    return decide(policy, FOUR, set(accepted), set(lost), open_s, quorum_s)
 
 
 @pytest.mark.parametrize("on_missing", ["wait", "proceed", "fail"])
 def test_all_updates_close_a_round_under_every_policy(on_missing) -> None:
     policy = Policy(on_missing, min_silos=3, round_deadline_s=10, grace_s=5)
-    assert verdict(policy, "abcd") == Verdict("close", "all updates are in")
-    assert verdict(policy, "abcd", open_s=99, quorum_s=98).action == "close"
+    assert decision(policy, "abcd") == Decision("close", "all updates are in")
+    assert decision(policy, "abcd", open_s=99, quorum_s=98).action == "close"
 
 
 def test_wait_waits_for_everybody_whatever_the_time() -> None:
     policy = Policy("wait", min_silos=2, round_deadline_s=10, grace_s=5)
-    wanted = Verdict("wait", "waiting for 1 more of 4 silos: d", None, ["d"])
-    assert verdict(policy, "abc") == wanted
-    assert verdict(policy, "abc", "d", open_s=1e9, quorum_s=1e9) == wanted
+    wanted = Decision("wait", "waiting for 1 more of 4 silos: d", None, ["d"])
+    assert decision(policy, "abc") == wanted
+    assert decision(policy, "abc", "d", open_s=1e9, quorum_s=1e9) == wanted
 
 
 def test_proceed_waits_for_its_quorum_even_after_the_deadline() -> None:
     policy = Policy("proceed", min_silos=3, round_deadline_s=10, grace_s=5)
     text = "waiting for 2 more of 4 silos: c, d; it needs 1 of them"
-    wanted = Verdict("wait", text, None, ["c", "d"])
-    assert verdict(policy, "ab") == wanted
-    assert verdict(policy, "ab", open_s=11) == wanted
+    wanted = Decision("wait", text, None, ["c", "d"])
+    assert decision(policy, "ab") == wanted
+    assert decision(policy, "ab", open_s=11) == wanted
     needed = replace(policy, min_silos=2, required_silos=("d",))
     text = "waiting for 2 more of 4 silos: c, d; it does not close without d"
-    assert verdict(needed, "ab", open_s=11).text == text
+    assert decision(needed, "ab", open_s=11).text == text
 
 
 def test_proceed_gives_the_others_their_grace() -> None:
     policy = Policy("proceed", min_silos=3, grace_s=5)
-    late = verdict(policy, "abc", open_s=20, quorum_s=0)
+    late = decision(policy, "abc", open_s=20, quorum_s=0)
     assert late.action == "wait"
     assert late.wait_s == 5
     assert late.text == "waiting for 1 more of 4 silos: d, 5 s of grace left"
-    assert verdict(policy, "abc", open_s=23, quorum_s=3).wait_s == 2
-    closed = verdict(policy, "abc", open_s=25, quorum_s=5)
-    assert closed == Verdict("close", "going on without d", missing=["d"])
+    assert decision(policy, "abc", open_s=23, quorum_s=3).wait_s == 2
+    closed = decision(policy, "abc", open_s=25, quorum_s=5)
+    assert closed == Decision("close", "going on without d", missing=["d"])
 
 
 def test_the_deadline_cuts_the_grace_short() -> None:
     policy = Policy("proceed", min_silos=3, round_deadline_s=30, grace_s=60)
-    assert verdict(policy, "abc", open_s=27, quorum_s=2).wait_s == 3
-    assert verdict(policy, "abc", open_s=30, quorum_s=5).action == "close"
+    assert decision(policy, "abc", open_s=27, quorum_s=2).wait_s == 3
+    assert decision(policy, "abc", open_s=30, quorum_s=5).action == "close"
 
 
 def test_proceed_does_not_wait_for_silos_of_which_nothing_will_come() -> None:
     policy = Policy("proceed", min_silos=2, grace_s=60)
-    assert verdict(policy, "ab", "cd", quorum_s=1).action == "close"
-    assert verdict(policy, "ab", "c", quorum_s=1).action == "wait"
+    assert decision(policy, "ab", "cd", quorum_s=1).action == "close"
+    assert decision(policy, "ab", "c", quorum_s=1).action == "wait"
 
 
 def test_fail_ends_the_run_at_the_deadline_and_says_who_was_missing() -> None:
     policy = Policy("fail", round_deadline_s=10)
-    early = verdict(policy, "abc", open_s=4)
+    early = decision(policy, "abc", open_s=4)
     assert (early.action, early.wait_s) == ("wait", 6)
-    late = verdict(policy, "abc", open_s=10)
-    assert late == Verdict("fail", "no update in 10 s from d", missing=["d"])
+    late = decision(policy, "abc", open_s=10)
+    assert late == Decision("fail", "no update in 10 s from d", missing=["d"])
 
 
 def test_names_are_cut_after_five() -> None:
     many = [f"s{i}" for i in range(8)]
-    text = judge(Policy(), many, ["s7"], [], 0, None).text
+    text = decide(Policy(), many, ["s7"], [], 0, None).text
     assert text == "waiting for 7 more of 8 silos: s0, s1, s2, s3, s4 and 2 more"
 
 
