@@ -13,7 +13,7 @@ import domo_server.runs.loop
 from domo.errors import ConfigError, CoordinatorUnavailableError, SiloConflictError
 from domo.training.initial import save_initial
 from domo_proto.codec import VectorId
-from domo_server.runs.run import NOBODY
+from domo_server.runs.roster import NOBODY
 from domo_server.store.checkpoint import save_checkpoint
 from tests.support.live.coordinator import coordinator
 from tests.support.live.silos import agents, options
@@ -116,7 +116,7 @@ def test_a_paused_run_is_paused_after_a_restart_and_goes_on_when_told(tmp_path: 
     async def again() -> None:
         async with life(tmp_path) as lab:
             await lab.until(lambda: lab.run.detail == PAUSED)
-            assert (lab.run.state.phase, len(lab.run.accepted)) == ("PAUSED", 4)
+            assert (lab.run.state.phase, len(lab.run.participants.accepted)) == ("PAUSED", 4)
             texts = await lab.events("resumed")
             assert texts[-1].endswith("with 4 updates already here; it is still paused")
 
@@ -232,7 +232,7 @@ def test_all_dropped_is_said_and_waited_out(tmp_path: Path) -> None:
         await lab.view.readmit(C)
         await lab.send_all(B)
         await lab.round_open(1)
-        assert lab.run.sampled == [B, C]
+        assert lab.run.participants.sampled == [B, C]
 
     scene(tmp_path, act)
 
@@ -246,8 +246,8 @@ def test_a_drop_outlives_a_restart(tmp_path: Path) -> None:
     async def after() -> None:
         async with life(tmp_path) as lab:
             await lab.round_open(0)
-            assert lab.run.sampled == [A, B, C]
-            assert list(lab.run.accepted) == [A]
+            assert lab.run.participants.sampled == [A, B, C]
+            assert list(lab.run.participants.accepted) == [A]
             await lab.join(D)
             assert lab.assignment(D) is None
             await lab.send_all(B, C)
@@ -295,13 +295,13 @@ def test_an_update_that_was_on_its_way_when_its_silo_was_dropped_does_not_count(
 ) -> None:
     async def act(lab: Lab) -> None:
         run = lab.run
-        assert run.server is not None
-        parts = [(VectorId.UPDATE, 4 * len(run.server["x"]))]
-        upload = run.begin_upload(D, parts, 16 * "7f", 0, 2)
+        assert run.model.current is not None
+        parts = [(VectorId.UPDATE, 4 * len(run.model.current["x"]))]
+        upload = run.receiver.begin_upload(D, parts, 16 * "7f", 0, 2)
         await lab.view.drop(D, "")
         upload.close()
-        assert not await run.accept(D, 0, upload, 1.0, 2, {})
-        assert run.accepted == {}
+        assert not await run.receiver.accept(D, 0, upload, 1.0, 2, {})
+        assert run.participants.accepted == {}
         await lab.send_all(A, B)
         await lab.look()
         assert run.state.round_index == 0, "three were not in"
@@ -325,7 +325,7 @@ def test_a_silo_dropped_before_the_start_is_neither_counted_nor_waited_for(
                 await lab.until(lambda: lab.run.detail == text, text)
                 await lab.enroll(C)
                 await lab.round_open(0)
-                assert lab.run.roster == [B, C]
+                assert lab.run.roster.frozen == [B, C]
                 return
             await lab.join(C)
             await lab.view.drop(C, "mad")
@@ -336,7 +336,7 @@ def test_a_silo_dropped_before_the_start_is_neither_counted_nor_waited_for(
             await lab.until(lambda: lab.run.detail == text, text)
             await lab.enroll(B)
             await lab.round_open(0)
-            assert (lab.run.roster, lab.run.sampled) == ([A, B, C], [A, B])
+            assert (lab.run.roster.frozen, lab.run.participants.sampled) == ([A, B, C], [A, B])
 
             # it enrols late, once it is taken back
             await lab.view.readmit(C)
@@ -355,7 +355,7 @@ def test_a_silo_dropped_before_the_start_is_neither_counted_nor_waited_for(
 def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
     async def go() -> None:
         async with life(tmp_path, evaluate_every=1, num_rounds=1, roster=[A, B]) as lab:
-            digest = bytes.fromhex(lab.run.layout.digest if lab.run.layout else "")
+            digest = bytes.fromhex(lab.run.model.layout.digest if lab.run.model.layout else "")
             for name in (A, B):
                 await lab.run.enroll(await lab.join(name), digest, 8, 5)
             await lab.round_open(0)
@@ -363,7 +363,7 @@ def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path:
             assert lab.assignment(B) is None
             await lab.send_all(A)
             await lab.until(lambda: lab.run.detail == "testing the final model at site-a")
-            await lab.run.add_evaluation(A, 1, {"loss": (1.0, 5.0)})
+            await lab.run.receiver.add_evaluation(A, 1, {"loss": (1.0, 5.0)})
             assert (await lab.ended()).state == "FINISHED"
 
     play(go())
@@ -380,7 +380,7 @@ def test_one_call_takes_back_a_dropped_silo_that_has_lost_its_folder(tmp_path: P
         await lab.join(D, "another-folder")
         await lab.send_all(A, B, C)
         await lab.round_open(1)
-        assert D in lab.run.sampled
+        assert D in lab.run.participants.sampled
         with pytest.raises(SiloConflictError):  # the name was free once
             await lab.join(D, "a-third-folder")
 

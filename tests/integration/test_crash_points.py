@@ -74,8 +74,8 @@ async def send(
     run: Run, silo_id: str, assignment: Assignment, residuals: Residuals, durable: bool
 ) -> None:
     """What an agent does for the open round."""
-    assert run.server is not None
-    d = local_update(silo_id, run.server["x"], run.state.round_index)
+    assert run.model.current is not None
+    d = local_update(silo_id, run.model.current["x"], run.state.round_index)
     e = None if assignment.counted is None else residuals.get((silo_id, assignment.counted))
     q, left = encode(d, e, run.config.update_dtype)
     data = byte_view(q)
@@ -83,10 +83,13 @@ async def send(
     if left is not None:
         assert assignment.counted is None or e is not None, "no such update was ever made"
         residuals[silo_id, Counted(assignment.round_index, digest)] = left
-    r, state = run.state.round_index, run.upload_state(silo_id, run.state.round_index, digest)
+    r, state = (
+        run.state.round_index,
+        run.receiver.upload_state(silo_id, run.state.round_index, digest),
+    )
     if state[0] in ("accepted", "stale"):
         return
-    upload = run.begin_upload(silo_id, [(VectorId.UPDATE, len(data))], digest, state[1], 2)
+    upload = run.receiver.begin_upload(silo_id, [(VectorId.UPDATE, len(data))], digest, state[1], 2)
     try:
         upload.resume()
         for message in codec.encode(VectorId.UPDATE, data, state[1]):
@@ -94,7 +97,7 @@ async def send(
         norm = upload.finish(durable)
     finally:
         upload.close()
-    await run.accept(silo_id, r, upload, norm, 2, {"loss": 1.0})
+    await run.receiver.accept(silo_id, r, upload, norm, 2, {"loss": 1.0})
 
 
 async def life(
@@ -155,12 +158,12 @@ def left_over(folder: Path, row: RunRow) -> tuple[torch.Tensor, torch.Tensor]:
 async def take_part(
     coordinator: Coordinator, run: Run, durable: bool, had: Accepted, residuals: Residuals
 ) -> None:
-    assert run.layout is not None
+    assert run.model.layout is not None
     for silo_id in SILOS:
         session = coordinator.sessions.of(silo_id)
         assert session is not None
-        if silo_id not in run.enrolments:
-            await run.enroll(session, bytes.fromhex(run.layout.digest), 8, 0)
+        if silo_id not in run.roster.enrolled:
+            await run.enroll(session, bytes.fromhex(run.model.layout.digest), 8, 0)
         assignment = run.assignment_for(silo_id, -1)
         if assignment is not None and assignment.action == "train":
             lost = (assignment.round_index, silo_id) in had

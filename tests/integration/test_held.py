@@ -255,13 +255,13 @@ def test_an_update_that_became_shorter_is_asked_for_again(
     async def go() -> None:
         async with opened(tmp_path, **SETTINGS) as lab:
             await lab.send_all(A)
-            (update,) = lab.run.spool.glob("*.update")
+            (update,) = lab.run.receiver.folder(0).glob("*.update")
             shorten(update)
             first = lab.run
             await lab.send_all(B)
             await lab.until(lambda: lab.run is not first and lab.run.ready, "loaded again")
             await lab.round_open(0)
-            assert set(lab.run.accepted) == {B}
+            assert set(lab.run.participants.accepted) == {B}
             await lab.send_all(A)
             await lab.round_open(1)
 
@@ -290,8 +290,8 @@ def test_a_run_does_not_finish_without_its_model(
 
     async def go() -> None:
         async with life(tmp_path, roster=[A, B], num_rounds=1, evaluate_every=1) as lab:
-            assert lab.run.layout is not None
-            layout = bytes.fromhex(lab.run.layout.digest)
+            assert lab.run.model.layout is not None
+            layout = bytes.fromhex(lab.run.model.layout.digest)
             for name, tests in ((A, 8), (B, 0)):
                 await lab.run.enroll(await lab.join(name), layout, 8, tests)
             await lab.round_open(0)
@@ -300,7 +300,7 @@ def test_a_run_does_not_finish_without_its_model(
             await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
             path = lab.run.folder / "checkpoints" / "x000001.safetensors"
             whole = shorten(path)
-            await lab.run.add_evaluation(A, 1, {"loss": (1.0, 8)})
+            await lab.run.receiver.add_evaluation(A, 1, {"loss": (1.0, 8)})
             await lab.until(lambda: lab.run.stuck)
             assert not lab.run.state.ended
             path.write_bytes(whole)

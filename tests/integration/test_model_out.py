@@ -31,7 +31,7 @@ def test_a_model_carries_its_card_during_a_run_and_at_its_end(tmp_path: Path) ->
     async def act() -> None:
         async with opened(tmp_path, data_licence="on request", evaluate_every=1) as lab:
             assert await lab.view.card(RUN_ID) is None
-            names = lab.run.roster or []
+            names = lab.run.roster.frozen or []
             await lab.send_all(*names)
             await lab.round_open(1)
             await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
@@ -41,7 +41,7 @@ def test_a_model_carries_its_card_during_a_run_and_at_its_end(tmp_path: Path) ->
             assert (first.run_id, first.round_index, first.state) == (RUN_ID, 1, None)
             assert [(s.num_samples, s.rounds) for s in first.silos] == [(8, 1)] * len(names)
             assert first.points == []
-            await lab.run.add_evaluation(names[0], 1, {"accuracy": (3.0, 4.0)})
+            await lab.run.receiver.add_evaluation(names[0], 1, {"accuracy": (3.0, 4.0)})
             tested = card_in((await the_file(lab)).metadata)
             assert tested is not None
             assert tested.own is not None
@@ -72,12 +72,12 @@ def test_a_round_that_was_not_committed_is_not_exported(
 ) -> None:
     async def scene() -> None:
         async with opened(tmp_path, num_rounds=3) as lab:
-            names = lab.run.roster or []
+            names = lab.run.roster.frozen or []
             await lab.send_all(*names)
             await lab.round_open(1)
             await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
-            assert lab.run.server is not None
-            x1 = lab.run.server["x"]
+            assert lab.run.model.current is not None
+            x1 = lab.run.model.current["x"]
 
             def fault(*_: Any) -> None:
                 raise RuntimeError("a row that the database does not take")
@@ -99,7 +99,7 @@ def test_an_export_that_has_waited_is_of_the_newest_round(tmp_path: Path) -> Non
     async def scene() -> None:
         async with opened(tmp_path, num_rounds=6) as lab:
             for r in range(5):
-                await lab.send_all(*(lab.run.roster or []))
+                await lab.send_all(*(lab.run.roster.frozen or []))
                 await lab.round_open(r + 1)
                 await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
                 if r == 0:  # another export is going on
@@ -121,7 +121,7 @@ def test_a_checkpoint_is_exported_with_the_layout_of_its_run(
 
     async def act() -> None:
         async with opened(tmp_path, num_rounds=1) as lab:
-            await lab.send_all(*(lab.run.roster or []))
+            await lab.send_all(*(lab.run.roster.frozen or []))
             await lab.ended()
 
     play(act())

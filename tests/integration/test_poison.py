@@ -24,7 +24,7 @@ from domo.training.batches import BatchLoader
 from domo.training.initial import build_initial
 from domo_proto.codec import FRAME_BYTES, encode, encode_frame
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.runs.run import MAX_SAMPLES
+from domo_server.runs.roster import MAX_SAMPLES
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.silos import agents, options
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
@@ -397,7 +397,7 @@ def test_a_refused_norm_under_wait_is_waited_for_until_another_update_comes(
             "waiting for 1 more of 4 silos: site-d; site-d failed: the norm of its update, "
         )
         told = await lab.silo(D)
-        assert told.error == f"update refused: {lab.run.failed[D]}"
+        assert told.error == f"update refused: {lab.run.participants.failed[D]}"
         assert told.error_code == "outlier"
         assignment = lab.assignment(D)
         assert assignment is not None
@@ -419,13 +419,15 @@ def test_of_refused_updates_the_disk_keeps_the_last(tmp_path: Path) -> None:
             await lab.send_all(A, B, C)
             for i in range(4):
                 assert await lab.send(D, scale=1000 + i)
-                await lab.until(lambda: D not in lab.run.accepted)
-            names = [path.name.partition(".")[0] for path in lab.run.spool.glob("*.update")]
+                await lab.until(lambda: D not in lab.run.participants.accepted)
+            names = [
+                path.name.partition(".")[0] for path in lab.run.receiver.folder(0).glob("*.update")
+            ]
             assert sorted(names) == SILOS
             await lab.send_all(D)
             await lab.until(lambda: lab.run.state.round_index == 1)
             await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
-            assert len(list(lab.run.free.iterdir())) == len(SILOS)
+            assert len(list(lab.run.receiver.free.iterdir())) == len(SILOS)
 
     play(before())
 
@@ -471,7 +473,7 @@ def test_a_refused_norm_is_refused_after_a_restart_too(tmp_path: Path) -> None:
         async with life(tmp_path, norm_check="reject") as lab:
             await lab.until(lambda: "site-d failed: the norm of its update" in lab.run.detail)
             assert lab.run.state.round_index == 0
-            assert sorted(lab.run.accepted) == HONEST
+            assert sorted(lab.run.participants.accepted) == HONEST
 
     play(before())
     play(after())

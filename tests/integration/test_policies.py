@@ -187,7 +187,7 @@ FAILURES = {name: f"out of memory: {40 + i} GiB" for i, name in enumerate(SILOS)
 
 def fail(lab: Lab, *names: str) -> None:
     for name in names:
-        lab.run.note_failure(name, lab.run.state.round_index, FAILURES[name])
+        lab.run.receiver.note_failure(name, lab.run.state.round_index, FAILURES[name])
 
 
 @pytest.mark.parametrize("policy", [{"round_deadline_s": 30}, PROCEED], ids=["wait", "proceed"])
@@ -200,7 +200,7 @@ def test_all_silos_failing_is_said_and_waited_out(policy: Any, tmp_path: Path) -
         for name, why in FAILURES.items():
             assert f"; {name} failed: {why}" in lab.run.detail
         assert len(await lab.events("silo-failed")) == 4
-        lab.run.failed.clear()  # they fetch the round again
+        lab.run.participants.failed.clear()  # they fetch the round again
         await lab.send_all(*SILOS)
         await lab.round_open(1)
         await lab.send_all(*SILOS)
@@ -232,7 +232,7 @@ def test_a_failed_silo_is_not_given_grace_and_its_reason_is_recorded(tmp_path: P
         await lab.send_all(B, C)
         await lab.look()
         assert lab.run.detail.endswith("; it needs 1 of them; site-a failed: out of memory: 40 GiB")
-        lab.run.failed.pop(A)  # it tries again
+        lab.run.participants.failed.pop(A)  # it tries again
         await lab.send_all(A)
         await lab.look()
         assert lab.run.detail == f"{WAITS_FOR_D}, 600 s of grace left"
@@ -249,7 +249,7 @@ def test_a_silo_that_still_tries_when_its_round_closes_is_left_out_for_its_failu
     async def act(lab: Lab) -> None:
         await lab.send_all(A, B)
         fail(lab, D)
-        lab.run.failed.pop(D)  # it tries again, and is too slow
+        lab.run.participants.failed.pop(D)  # it tries again, and is too slow
         await lab.send_all(C)
         lab.pass_time(5)
         await lab.round_open(1)
@@ -339,7 +339,7 @@ def test_a_required_silo_has_a_place_on_the_roster_whenever_it_comes(tmp_path: P
             await lab.until(lambda: lab.run.detail == text, text)
             await lab.enroll(D)
             await lab.round_open(0)
-            assert lab.run.roster == [A, D]
+            assert lab.run.roster.frozen == [A, D]
 
     play(go())
 
@@ -355,7 +355,7 @@ def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
     async def after() -> None:
         async with life(tmp_path, **settings) as lab:
             await lab.round_open(0)
-            assert list(lab.run.accepted) == [A, B]
+            assert list(lab.run.participants.accepted) == [A, B]
             await lab.join(C)
             await lab.send_all(C)
             await lab.look()
@@ -424,10 +424,10 @@ def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Pa
         assert session.declined == {"1-r": "no data"}
         assert await lab.events("declined") == ["site-d declined 1-r: no data"]
         for index in (-1, 1, 2**40):
-            lab.run.note_tested(A, index)
-        lab.run.note_tested("site-x", 0)
-        assert lab.run.reported == {}
-        lab.run.enrolments[A] = Enrolment("trainer", 8, 3)
+            lab.run.receiver.note_tested(A, index)
+        lab.run.receiver.note_tested("site-x", 0)
+        assert lab.run.receiver.reported == {}
+        lab.run.roster.enrolled[A] = Enrolment("trainer", 8, 3)
         assignments = [
             lab.run.assignment_for(A, i) for i in (-1, 0, 5)
         ]  # 5: its own state is a later one
@@ -436,7 +436,7 @@ def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Pa
             False,
             True,
         ]
-        lab.run.note_tested(A, 0)
-        assert lab.run.reported == {0: {A}}
+        lab.run.receiver.note_tested(A, 0)
+        assert lab.run.receiver.reported == {0: {A}}
 
     scene(tmp_path, act, evaluate_every=1)

@@ -8,6 +8,7 @@ import pytest
 
 from domo_server.monitor.monitor import CALM_S
 from domo_server.monitor.stall import BROKEN_S, COMING_S, ENROL_S
+from domo_server.runs.run import ROUND
 from domo_server.silos.sessions import SILENT
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
 
@@ -85,7 +86,7 @@ def test_a_broken_connection_is_shown_at_once_and_may_come_back(tmp_path: Path) 
 
 def test_the_round_gets_further_and_the_stall_is_over_at_once(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
-        lab.run.note_failure(A, 0, "RuntimeError: no")
+        lab.run.receiver.note_failure(A, 0, "RuntimeError: no")
         assert "site-a: failed: RuntimeError: no (it tries again" in (await stalled(lab) or "")
         await lab.send_all(A)
         assert await stalled(lab) is None
@@ -96,9 +97,9 @@ def test_the_round_gets_further_and_the_stall_is_over_at_once(tmp_path: Path) ->
 def test_too_few_for_the_quorum_but_not_one_too_many(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         for name in (A, B):
-            lab.run.note_failure(name, 0, "no")
+            lab.run.receiver.note_failure(name, 0, "no")
         assert await stalled(lab) is None, "two are enough"
-        lab.run.note_failure(C, 0, "no")
+        lab.run.receiver.note_failure(C, 0, "no")
         assert "cannot close without site-a, site-b, site-c" in (await stalled(lab) or "")
 
     scene(tmp_path, act, **PROCEED)
@@ -112,7 +113,7 @@ def test_a_required_silo_that_declines_and_a_round_with_its_quorum(tmp_path: Pat
         text = await stalled(lab) or ""
         assert "without site-d. site-d: declined: its data are gone. Start" in text
         await lab.c.registry.drop(D, "no data")
-        lab.run.note_failure(C, 0, "no")
+        lab.run.receiver.note_failure(C, 0, "no")
         lab.pass_time(CALM_S)
         await lab.send_all(A, B)
         assert await stalled(lab) is None, "it closes after its grace"
@@ -161,9 +162,10 @@ def test_the_admin_holds_it(how: str, tmp_path: Path) -> None:
 
 def test_the_disk_and_a_close_that_hangs(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
-        lab.run.stuck = "the coordinator's disk says: No space left on device"
-        assert await stalled(lab) == lab.run.stuck
-        lab.run.stuck = None
+        text = "the coordinator's disk says: No space left on device"
+        lab.run.hold_up(ROUND, text)
+        assert await stalled(lab) == text
+        lab.run.hold_up(ROUND, None)
         async with lab.c.queue._writing:  # such as a write that does not return
             for name in SILOS:
                 await lab.send(name)

@@ -16,7 +16,7 @@ from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import said_by_disk
 from domo_server.runs.loop import RunLoop
-from domo_server.runs.run import Run
+from domo_server.runs.run import QUEUE, Run
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store, now_text
@@ -101,7 +101,8 @@ class Queue:
     def _hold(self, text: str) -> None:
         log.error("%s", text)
         if self.current is not None:
-            self.current.detail = self.current.stuck = text
+            self.current.hold_up(QUEUE, text)
+            self.current.waits_for(text)
         self._broadcast.notify()  # why a run is held
 
     async def _rest(self) -> None:
@@ -113,7 +114,8 @@ class Queue:
     async def _execute(self, row: RunRow) -> None:
         run = self._make(row)
         if (tried := self.find(run.run_id)) is not None and tried.stuck is not None:
-            run.detail = run.stuck = tried.stuck  # until it is loaded
+            run.hold_up(QUEUE, tried.stuck)  # until it is loaded
+            run.waits_for(tried.stuck)
         self.current = self._recent[run.run_id] = run
         self._recent = dict(list(self._recent.items())[-NUM_RECENT:])
         self._broadcast.notify()  # the current run
@@ -136,7 +138,12 @@ class Queue:
             self._dropped,
             self._clock,
         )
-        run.stop_text = self._stops.get(run.run_id, row.stop_text)
+        stop_text = self._stops.get(run.run_id, row.stop_text)
+        if stop_text is not None:
+            run.want_stop(stop_text)
+        ended = row.state in ENDED
+        run.left_at(RoundState(Phase(row.state if ended else "WAITING"), row.rounds_done))
+        run.waits_for(row.detail if ended else "")
         return run
 
     # runs by id
@@ -165,8 +172,6 @@ class Queue:
             run = self.find(run_id)
             if run is None and row.state in ENDED:
                 run = self._make(row)
-                run.state = RoundState(Phase(row.state), row.rounds_done)
-                run.detail = row.detail
         if run is None or not (run.ready or run.state.ended):
             raise CoordinatorUnavailableError(f"the coordinator has not loaded run {run_id} yet")
         return run
@@ -200,8 +205,7 @@ class Queue:
     def _want_stop(self, run_id: str) -> None:
         self._stops[run_id] = BY_ADMIN
         if self.current is not None and self.current.run_id == run_id:
-            self.current.stop_text = BY_ADMIN
-        self._broadcast.notify()  # what the admin wants
+            self.current.want_stop(BY_ADMIN)
 
     async def pause(self, run_id: str) -> None:
         """Hold a run; updates that come are still taken.
@@ -210,8 +214,7 @@ class Queue:
             ConfigError: No such run, or it is not in its rounds.
         """
         run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
-        run.pause_wanted = True
-        self._broadcast.notify()  # what the admin wants
+        run.want_pause()
 
     async def resume(self, run_id: str) -> None:
         """Go on with a paused run.
@@ -222,8 +225,7 @@ class Queue:
         run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
         if not run.pause_wanted:
             raise ConfigError(f"run {run_id} is not paused")
-        run.pause_wanted = False
-        self._broadcast.notify()  # what the admin wants
+        run.want_pause(False)
 
     def _in_rounds(self, run_id: str, row: RunRow | None) -> Run:
         run = self.current

@@ -83,7 +83,7 @@ class Watch:
         silo_id = session.silo_id
         away = self._c.sessions.away(silo_id, BROKEN_S)
         current = self._c.queue.current
-        run_id = current.run_id if current and silo_id in current.enrolments else None
+        run_id = current.run_id if current and silo_id in current.roster.enrolled else None
         if away is not None and silo_id not in self._away:
             self._away[silo_id] = session
             if session.left is None:  # a goodbye is an event already
@@ -100,7 +100,7 @@ class Watch:
             if self._run is None or self._run.run_id != run.run_id:
                 self.stalled = None
             self._run, self._stall = run, Stall(run, self._signs, self._floor_s, self._up_s)
-        why, at = self._stall.why(), (run.state, len(run.accepted))
+        why, at = self._stall.why(), (run.state, len(run.participants.accepted))
         if why is not None:
             self._holds(run, why, at, now)
         elif self.stalled is not None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from domo_server.monitor.activity import PATIENCE_S, Signs
 from domo_server.rounds.state import Phase
-from domo_server.runs.run import NOBODY, Run
+from domo_server.runs.roster import NOBODY
+from domo_server.runs.run import Run
 from domo_server.silos.sessions import NOT_SEEN
 
 BROKEN_S = 3.0
@@ -62,18 +63,18 @@ class Stall:
         """Somebody who is needed has said no, or nobody comes any more."""
         run = self._run
         wanted = [s for s in run.config.roster or run.config.required_silos if s not in run.dropped]
-        missing = [s for s in wanted if s not in run.enrolments]
-        refused = {s: why for s in missing if (why := run.declined(s)) is not None}
+        missing = [s for s in wanted if s not in run.roster.enrolled]
+        refused = {s: why for s in missing if (why := run.participants.declined(s)) is not None}
         if refused:
             return f"the run cannot start: {_told(refused)}. Start them with what they lack"
-        if self._works_for(("enrolling", len(run.enrolments), len(missing))) > ENROL_S:
+        if self._works_for(("enrolling", len(run.roster.enrolled), len(missing))) > ENROL_S:
             return f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
         return None
 
     def _closing(self) -> str | None:
         run = self._run
-        num_bytes = sum(part.num_bytes for part in run.expected_parts())
-        limit = max(self._floor_s, num_bytes * (len(run.sampled) + 3) / BYTES_PER_S)
+        num_bytes = sum(part.num_bytes for part in run.receiver.parts)
+        limit = max(self._floor_s, num_bytes * (len(run.participants.sampled) + 3) / BYTES_PER_S)
         if self._works_for(("closing", run.state.round_index)) <= limit:
             return None
         return (
@@ -82,23 +83,23 @@ class Stall:
         )
 
     def _collecting(self) -> str | None:
-        run, r = self._run, self._run.state.round_index + 1
-        if not run.sampled:
+        run, r, now = self._run, self._run.state.round_index + 1, self._run.participants
+        sampled, missing, disk = now.sampled, now.missing, run.receiver.disk
+        if not sampled:
             return NOBODY
-        if run.disk is not None:
-            return f"updates cannot be kept: {run.disk}; it goes on by itself once they can"
-        missing = [s for s in run.sampled if s not in run.accepted]
-        proceeds = run.policy.on_missing == "proceed"
-        if not missing or (proceeds and run.quorum_at is not None):
+        if disk is not None:
+            return f"updates cannot be kept: {disk}; it goes on by itself once they can"
+        proceeds = now.policy.on_missing == "proceed"
+        if not missing or (proceeds and now.quorum_at is not None):
             return None  # it closes by itself
         gone = {s: why for s in missing if (why := self._gone(s)) is not None}
         if proceeds:
-            needed = min(run.policy.min_silos or len(run.sampled), len(run.sampled))
-            short = len(run.sampled) - len(gone) < needed
+            needed = min(now.policy.min_silos or len(sampled), len(sampled))
+            short = len(sampled) - len(gone) < needed
             blocks = (
                 gone
                 if short
-                else {s: why for s, why in gone.items() if s in run.policy.required_silos}
+                else {s: why for s, why in gone.items() if s in now.policy.required_silos}
             )
         else:
             blocks = gone
@@ -108,9 +109,9 @@ class Stall:
                 f"round {r} cannot close without {names}. {_told(blocks)}. Start what has ended "
                 "again, mend what fails, or leave silos out: domo drop SILO"
             )
-        now = run.clock()
+        at = run.clock()
         there = [s for s in missing if s not in gone]
-        if all(self._signs.rests(s, now) for s in there):
+        if all(self._signs.rests(s, at) for s in there):
             doing = {s: f"{self._doing(s)}, and no further" for s in there}
             return f"nothing moves in round {r}. {_told(doing)}. Their logs may say why"
         return None
@@ -118,9 +119,9 @@ class Stall:
     def _gone(self, silo_id: str) -> str | None:
         """Why nothing comes of a silo as things are, and what it did last."""
         run = self._run
-        if (failure := run.failed.get(silo_id)) is not None:
+        if (failure := run.participants.failed.get(silo_id)) is not None:
             return f"failed: {failure} (it tries again by itself)"
-        if (declined := run.declined(silo_id)) is not None:
+        if (declined := run.participants.declined(silo_id)) is not None:
             return declined
         away = run.sessions.away(silo_id, BROKEN_S)
         if away == NOT_SEEN and run.clock() - self._up_s < COMING_S:

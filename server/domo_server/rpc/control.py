@@ -102,7 +102,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             return run
 
         run = await self._coordinator.broadcast.until(look, self._coordinator.long_poll_s)
-        if run is None or run.layout is None:
+        if run is None or run.model.layout is None:
             return pb.WaitForRunResponse()
         return pb.WaitForRunResponse(
             offer=pb.RunOffer(
@@ -111,7 +111,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 task=run.config.task,
                 config_json=run.config.model_dump_json(),
                 config_digest=run.config.digest,
-                layout_digest=bytes.fromhex(run.layout.digest),
+                layout_digest=bytes.fromhex(run.model.layout.digest),
             )
         )
 
@@ -127,9 +127,9 @@ class FederationServicer(pb_grpc.FederationServicer):
                 session, request.layout_digest, request.num_samples, request.num_eval_samples
             )
         except LayoutMismatchError as error:
-            assert run.layout is not None
+            assert run.model.layout is not None
             refuse(run, session, "enrolment", str(error), code=error.code)
-            return pb.EnrollResponse(enrolled=False, layout_json=run.layout.to_json())
+            return pb.EnrollResponse(enrolled=False, layout_json=run.model.layout.to_json())
         except DomoError as error:
             if not error.retryable:
                 refuse(run, session, "enrolment", str(error), code=error.code)
@@ -153,7 +153,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         session = self._callers.session(request.session, context)
         run = await self._coordinator.queue.locate(request.run_id)
         digest = digest_of(request.digest)
-        state, offset = run.upload_state(session.silo_id, request.round_index, digest)
+        state, offset = run.receiver.upload_state(session.silo_id, request.round_index, digest)
         return pb.UploadStatusResponse(state=UPLOADS[state], offset=offset)
 
     @answers
@@ -169,12 +169,12 @@ class FederationServicer(pb_grpc.FederationServicer):
         if len(sums) > MAX_METRICS or any(len(n) > 64 or "\0" in n for n in sums):
             text = f"at most {MAX_METRICS} metrics with names up to 64 characters, none of them NUL"
             raise ProtocolError(text)
-        if session.silo_id not in run.enrolments:
+        if session.silo_id not in run.roster.enrolled:
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         for name, (total, num) in sums.items():
             if not (abs(total) <= MAX_SUM and 1 / MAX_SUM <= num <= MAX_SUM):
                 raise ProtocolError(f"metric {name!r} is not a finite sum over a positive count")
-        await run.add_evaluation(session.silo_id, request.model_index, sums)
+        await run.receiver.add_evaluation(session.silo_id, request.model_index, sums)
         return pb.ReportEvaluationResponse()
 
     @answers
@@ -197,8 +197,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         if request.failure:
             session.phase, text = "failed", request.failure[:2000]
             session.fails(text, known_code(request.failure_code))
-            if run is not None and session.silo_id in run.enrolments:
-                run.note_failure(session.silo_id, request.round_index, text)
+            if run is not None and session.silo_id in run.roster.enrolled:
+                run.receiver.note_failure(session.silo_id, request.round_index, text)
         elif session.phase == "training":
             session.error = None
         if run is not None:

@@ -63,7 +63,7 @@ class DataServicer:
     ) -> None:
         run = await self._coordinator.queue.locate(request.run_id)
         if request.evaluated_index >= 0:
-            run.note_tested(session.silo_id, request.evaluated_index)
+            run.receiver.note_tested(session.silo_id, request.evaluated_index)
 
         def look() -> Assignment | None:
             if self._coordinator.stopping:
@@ -82,7 +82,7 @@ class DataServicer:
             await context.write(answer.SerializeToString())
             return
         if assignment.action == "train":
-            run.failed.pop(session.silo_id, None)  # it tries again
+            run.participants.try_again(session.silo_id)
         have = set(request.have)
         held = {p.digest: p.num_bytes for p in request.partial}
         starts = {
@@ -139,16 +139,16 @@ class DataServicer:
         session = self._callers.session(header.session, context)
         run = await self._coordinator.queue.locate(header.run_id)
         silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
-        async with self._uploads.newest(silo_id) as progress, run.lock_of(silo_id):
-            state, _ = run.upload_state(silo_id, r, digest)
+        async with self._uploads.newest(silo_id) as progress, run.receiver.lock_of(silo_id):
+            state, _ = run.receiver.upload_state(silo_id, r, digest)
             if state == "accepted":
                 text = f"{silo_id} sent its update again; it counts once"
                 run.say(kinds.DUPLICATE, text, silo_id)
                 return pb.SubmitResponse(
                     state=pb.ACCEPTED, duplicate=True, text="had it already"
                 ).SerializeToString()
-            if state == "stale" or not run.wants(silo_id, r):
-                second = run.wants(silo_id, r)
+            if state == "stale" or not run.receiver.wants(silo_id, r):
+                second = run.receiver.wants(silo_id, r)
                 text = (
                     f"round {r + 1} has another update of {silo_id}"
                     if second
@@ -159,8 +159,8 @@ class DataServicer:
             try:
                 return await self._receive(run, session, header, messages, progress)
             except (CoordinatorUnavailableError, OSError) as error:
-                if run.wants(silo_id, r):  # else the round's folder may be gone
-                    run.note_disk(said_by_disk(error))
+                if run.receiver.wants(silo_id, r):  # else the round's folder may be gone
+                    run.receiver.note_disk(said_by_disk(error))
                 raise
             except DomoError as error:
                 refuse(run, session, "update", str(error), code=error.code)
@@ -178,7 +178,7 @@ class DataServicer:
         if len(header.metrics) > MAX_METRICS:
             raise ProtocolError(f"at most {MAX_METRICS} metrics")
         parts = [(int(v.id), v.num_bytes) for v in header.vectors]
-        upload = run.begin_upload(
+        upload = run.receiver.begin_upload(
             session.silo_id, parts, header.digest.hex(), header.offset, header.num_steps
         )
         session.phase = "uploading"
@@ -207,7 +207,7 @@ class DataServicer:
         metrics: dict[str, float],
     ) -> bytes:
         norm = await asyncio.to_thread(upload.finish, self._coordinator.durable_updates)
-        taken = await run.accept(
+        taken = await run.receiver.accept(
             session.silo_id, header.round_index, upload, norm, header.num_steps, metrics
         )
         session.error = None if taken else session.error

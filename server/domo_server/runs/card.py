@@ -1,18 +1,48 @@
-"""The card of a run's model, from the database."""
+"""What the database says of a run's model: the means of its tests, and its card."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import domo
-from domo.api.schema import ENDED
+from domo.api.schema import ENDED, MetricPoint
 from domo.model.card import (
     CardPoint,
     CardSilo,
     ModelCard,
     of_config,
 )
-from domo_server.runs.evaluation import metric_points
-from domo_server.store.rows import RunRow
+from domo_server.store.rows import EvaluationRow, RunRow
 from domo_server.store.store import Store
+
+
+def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
+    """The newest numbers, but not those of a model that fewer silos have tested so far."""
+    if len(points) > 1 and points[-1].num_silos < points[-2].num_silos:
+        return points[-2].metrics
+    return points[-1].metrics if points else {}
+
+
+def metric_points(rows: Iterable[EvaluationRow]) -> list[MetricPoint]:
+    """Exact means over the federation, from the sums of all silos (in order of silo)."""
+    by_model: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    silos: dict[int, set[str]] = {}
+    for row in rows:
+        metrics = by_model.setdefault(row.model_index, {})
+        metrics.setdefault(row.metric, []).append((row.total, row.num))
+        silos.setdefault(row.model_index, set()).add(row.silo_id)
+    points = []
+    for index in sorted(by_model):
+        nums = {k: sum(n for _, n in v) for k, v in by_model[index].items()}
+        means = {k: sum(t for t, _ in v) / nums[k] for k, v in by_model[index].items()}
+        points.append(
+            MetricPoint(
+                model_index=index,
+                metrics=means,
+                num_silos=len(silos[index]),
+                num_samples=max(nums.values()),
+            )
+        )
+    return points
 
 
 def make_card(store: Store, row: RunRow, layout_digest: str) -> ModelCard:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from domo.errors import TransportError
 from domo_server.events import kinds
-from domo_server.runs.run import Run
+from domo_server.runs.run import COMMIT, END, ROUND, Run
 from domo_server.store.rows import RunChanges
 
 T = TypeVar("T")
@@ -19,14 +19,14 @@ class Durable:
     """Writes for a run.
 
     Args:
-        run: Shows in its detail what it waits for.
+        run: Is told why it is held up.
         writing: Held while something is being written.
-        behind: The run goes on meanwhile: what this waits for is in its `unsaved`.
-        lastly: For the run's end, which is waited for where it is to stop too.
+        who: `ROUND`; `COMMIT`, while the run goes on; or `END`, which is waited for where the run
+            is to stop too.
     """
 
-    def __init__(self, run: Run, writing: asyncio.Lock, behind: bool = False, lastly: bool = False):
-        self._run, self._writing, self._behind, self._lastly = run, writing, behind, lastly
+    def __init__(self, run: Run, writing: asyncio.Lock, who: str = ROUND):
+        self._run, self._writing, self._who = run, writing, who
 
     async def __call__(self, work: Callable[..., T], *args: Any) -> T:
         """Do work on a thread, as often as it takes until the disk and the database let it.
@@ -40,28 +40,27 @@ class Durable:
                 async with self._writing:
                     done = await to_its_end(asyncio.to_thread(work, *args))
             except (OSError, TransportError) as error:
-                if run.stop_text is not None and not self._lastly:
+                if run.stop_text is not None and self._who != END:
+                    run.hold_up(self._who, None)
                     raise
                 failures += 1
                 stop = "" if run.stop_text is None else f"{run.stop_text}; "
-                self._show(f"{stop}{said_by_disk(error)}; it goes on by itself once it can")
-                run.stuck = run.unsaved if self._behind else run.detail
+                text = f"{stop}{said_by_disk(error)}; it goes on by itself once it can"
+                self._show(text, text)
                 if failures == 1:
-                    run.say(kinds.DISK, (run.unsaved if self._behind else run.detail) or "")
-                    run.broadcast.notify()
+                    run.say(kinds.DISK, text)
+                    run.broadcast.notify()  # why the run waits
             else:
                 if failures:
-                    self._show(None if self._behind else before)
-                    run.stuck = None
+                    self._show(None, before)
                     run.say(kinds.DISK, "there is room again: the run goes on")
                 return done
-            await run.broadcast.until(lambda: None if self._lastly else run.stop_text, DISK_S)
+            await run.broadcast.until(lambda: None if self._who == END else run.stop_text, DISK_S)
 
-    def _show(self, text: str | None) -> None:
-        if self._behind:
-            self._run.unsaved = text
-        else:
-            self._run.detail = text or ""
+    def _show(self, why: str | None, detail: str) -> None:
+        self._run.hold_up(self._who, why)
+        if self._who != COMMIT:
+            self._run.waits_for(detail)
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
@@ -91,4 +90,4 @@ async def set_state(run: Run, durably: Durable, changes: RunChanges) -> None:
     """Record a state of a run, with its text, and tell everybody."""
     said: RunChanges = {**changes, "detail": run.detail}
     await durably(lambda: run.store.update_run(run.run_id, **said))
-    run.broadcast.notify()
+    run.broadcast.notify()  # the run's state

@@ -4,18 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from domo.run_config import RunConfig
 from domo_server.rounds.aggregate import outliers
-from domo_server.rounds.state import (
-    Decision,
-    Policy,
-    decide,
-    has_quorum,
-)
+from domo_server.rounds.state import Decision, Policy, decide, has_quorum
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.store import now_text
 
 
-class Members:
+class Participants:
     """The silos of the open round. Used from the event loop only.
 
     Args:
@@ -34,8 +29,8 @@ class Members:
         dropped: Mapping[str, str],
         clock: Callable[[], float],
     ):
-        self.run_id, self.config, self.sessions = run_id, config, sessions
-        self.dropped, self.clock = dropped, clock
+        self._run_id, self._config, self._sessions = run_id, config, sessions
+        self._dropped, self._clock = dropped, clock
         self.policy = Policy(
             config.on_missing,
             config.min_silos,
@@ -43,117 +38,153 @@ class Members:
             config.round_deadline_s,
             config.grace_s,
         )
-        self.disk: str | None = None
-        self.unsaved: str | None = None
-        self.stuck: str | None = None
-        self.open_for([])
+        self.begin([])
 
-    def open_for(self, chosen: Sequence[str]) -> None:
+    def begin(self, chosen: Sequence[str]) -> None:
         """Begin a round of these silos, in roster order."""
-        self.chosen = list(chosen)
-        self.sampled = [s for s in chosen if s not in self.dropped]
-        self.absent = {s for s in self.sampled if self.sessions.is_absent(s)}
+        self._chosen = list(chosen)
+        self.sampled = [s for s in chosen if s not in self._dropped]
+        self._absent = {s for s in self.sampled if self._sessions.is_absent(s)}
         self.accepted: dict[str, AcceptedUpdate] = {}
         self.failed: dict[str, str] = {}
-        self.troubles: dict[str, str] = {}
-        self.refused: dict[str, tuple[str, str]] = {}
+        self._troubles: dict[str, str] = {}
+        self._refused: dict[str, tuple[str, str]] = {}
         self.quorum_at: float | None = None
-        self.opened_at, self.opened_text = self.clock(), now_text()
+        self.opened_at, self.opened_text = self._clock(), now_text()
+
+    def keep_to(self, recorded: Sequence[str]) -> None:
+        """The round is closed with these silos, as was recorded before a restart."""
+        self.sampled = list(recorded)
+
+    # how far it is
+
+    @property
+    def missing(self) -> list[str]:
+        """Silos without an update."""
+        return [s for s in self.sampled if s not in self.accepted]
+
+    def awaits(self, silo_id: str) -> bool:
+        """Whether the round has no update of this silo of its own."""
+        return silo_id in self.sampled and silo_id not in self.accepted
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the round's deadline; None: it has none."""
+        deadline = self.policy.round_deadline_s
+        return None if deadline is None else deadline - self._clock() + self.opened_at
 
     def decide(self) -> Decision:
         """What to do with the round now."""
-        now = self.clock()
+        now = self._clock()
         quorum_for = None if self.quorum_at is None else now - self.quorum_at
         lost = [s for s in self.sampled if self.is_lost(s)]
         return decide(
             self.policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for
         )
 
+    def is_lost(self, silo_id: str) -> bool:
+        """Whether nothing will come from a silo as things are: its grace would be wasted."""
+        away = silo_id in self._absent and self._sessions.is_absent(silo_id)
+        return away or silo_id in self.failed or self.declined(silo_id) is not None
+
+    def hold(self, since: float) -> None:
+        """The round was held since then: deadline and grace did not run."""
+        away = self._clock() - since
+        self.opened_at += away
+        if self.quorum_at is not None:
+            self.quorum_at = min(self.quorum_at, since) + away
+
+    # what comes, or does not
+
     def take(self, update: AcceptedUpdate) -> None:
         """Count an accepted update."""
         self.accepted[update.silo_id] = update
         self.failed.pop(update.silo_id, None)
-        self.refused.pop(update.silo_id, None)
+        self._refused.pop(update.silo_id, None)
         self._reckon()
 
     def fail(self, silo_id: str, why: str) -> None:
         """Nothing comes from a silo until it tries again; the reason is kept for the record."""
-        self.failed[silo_id] = self.troubles[silo_id] = why
+        self.failed[silo_id] = self._troubles[silo_id] = why
 
-    def take_out(self, silo_id: str) -> None:
+    def try_again(self, silo_id: str) -> None:
+        """A silo that may have failed has its assignment."""
+        self.failed.pop(silo_id, None)
+
+    def leave_out(self, silo_id: str) -> None:
         """A silo was dropped: it counts no more in this round."""
         if silo_id in self.sampled:
             self.sampled.remove(silo_id)
             self.accepted.pop(silo_id, None)
             self._reckon()
 
-    def refuse_outliers(self) -> dict[str, str]:
-        """Take out updates that are far above the others', where the run says so; and why."""
-        if self.config.norm_check != "reject":
-            return {}
-        far = self.outliers()
-        for silo_id, why in far.items():
-            self.refused[silo_id] = (self.accepted.pop(silo_id).digest, why)
-            self.fail(silo_id, why)
-        self._reckon()
-        return far
-
-    def outliers(self) -> dict[str, str]:
-        """Silos whose update is far above the others', and why."""
-        norms = {s: update.update_norm for s, update in self.accepted.items()}
-        return outliers(norms, self.config.norm_factor)
+    def take_back(self, silo_id: str) -> None:
+        """A silo was re-admitted: from the next round on, or now where nobody is left."""
+        if not self.sampled and silo_id in self._chosen:
+            self.sampled = [silo_id]
 
     def _reckon(self) -> None:
         """Note when the round gets its quorum, or loses it with a silo that is taken out."""
         if not has_quorum(self.policy, self.sampled, self.accepted):
             self.quorum_at = None
         elif self.quorum_at is None:
-            self.quorum_at = self.clock()
+            self.quorum_at = self._clock()
 
-    def hold(self, since: float) -> None:
-        """The round was held since then: deadline and grace did not run."""
-        away = self.clock() - since
-        self.opened_at += away
-        if self.quorum_at is not None:
-            self.quorum_at = min(self.quorum_at, since) + away
+    # updates far above the others'
 
-    def is_lost(self, silo_id: str) -> bool:
-        """Whether nothing will come from a silo as things are: its grace would be wasted."""
-        away = silo_id in self.absent and self.sessions.is_absent(silo_id)
-        return away or silo_id in self.failed or self.declined(silo_id) is not None
+    def outliers(self) -> dict[str, str]:
+        """Silos whose update is far above the others', and why."""
+        norms = {s: update.update_norm for s, update in self.accepted.items()}
+        return outliers(norms, self._config.norm_factor)
+
+    def refuse_outliers(self) -> dict[str, str]:
+        """Take out updates that are far above the others', where the run says so; and why."""
+        if self._config.norm_check != "reject":
+            return {}
+        far = self.outliers()
+        for silo_id, why in far.items():
+            self._refused[silo_id] = (self.accepted.pop(silo_id).digest, why)
+            self.fail(silo_id, why)
+        self._reckon()
+        return far
+
+    def why_refused(self, silo_id: str, upload_digest: str) -> str | None:
+        """Why this very update was refused in this round; None: it was not."""
+        refused, why = self._refused.get(silo_id, ("", ""))
+        return why if refused == upload_digest else None
+
+    # in words
 
     def declined(self, silo_id: str) -> str | None:
         """`declined: REASON`, of a connected silo that has."""
-        session = self.sessions.of(silo_id)
-        reason = session.declined.get(self.run_id) if session is not None else None
-        return None if reason is None else f"declined{': ' if reason else ''}{reason}"
+        session = self._sessions.of(silo_id)
+        return session.declines(self._run_id) if session is not None else None
 
     def reasons_missing(self) -> dict[str, str]:
         """Why each silo of the round without an update has none."""
         reasons = {}
-        for silo_id in self.chosen:
+        for silo_id in self._chosen:
             if silo_id in self.accepted:
                 continue
-            if silo_id in self.dropped:
-                reasons[silo_id] = f"dropped by the admin: {self.dropped[silo_id]}"
+            if silo_id in self._dropped:
+                reasons[silo_id] = f"dropped by the admin: {self._dropped[silo_id]}"
             elif silo_id not in self.sampled:
                 reasons[silo_id] = "re-admitted after this round had begun"
             else:
-                online = self.sessions.is_online(silo_id)
+                online = self._sessions.is_online(silo_id)
                 late = "no update in time" if online else "not connected"
-                known = self.troubles.get(silo_id) or self.declined(silo_id)
+                known = self._troubles.get(silo_id) or self.declined(silo_id)
                 reasons[silo_id] = known or late
         return reasons
 
-    def notes_on(self, missing: Sequence[str]) -> str:
+    def notes_on(self, missing: Sequence[str]) -> list[str]:
         """Why a round waits for these silos, where it is not plain work."""
-        notes = [f"updates cannot be kept: {self.disk}"] if self.disk else []
-        notes += [self.unsaved] if self.unsaved else []
+        notes = []
         for silo_id in missing:
             if silo_id in self.failed:
                 notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
             elif declined := self.declined(silo_id):
                 notes.append(f"{silo_id} {declined}")
-            elif self.sessions.away(silo_id) is not None:
-                notes.append(f"{silo_id} {self.sessions.away_text(silo_id)}")
-        return "".join(f"; {note}" for note in notes[:5])
+            elif self._sessions.away(silo_id) is not None:
+                notes.append(f"{silo_id} {self._sessions.away_text(silo_id)}")
+        return notes

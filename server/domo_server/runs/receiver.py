@@ -4,14 +4,13 @@ Everything here happens on the event loop except disk work, which runs on thread
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 
-from domo.errors import CoordinatorUnavailableError, ProtocolError, StateError
+from domo.errors import ProtocolError
 from domo.model.layout import Layout, Section
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
@@ -21,12 +20,10 @@ from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState
-from domo_server.runs.assignment import Counted
-from domo_server.runs.participants import Members
-from domo_server.runs.wire_vector import WireVector
-from domo_server.silos.sessions import Sessions
-from domo_server.store.checkpoint import Checkpoint
-from domo_server.store.rows import AcceptedUpdate, Enrolment
+from domo_server.runs.participants import Participants
+from domo_server.runs.roster import Roster
+from domo_server.runs.wire_vector import BUFFER_IDS
+from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.spool import (
     Part,
     Upload,
@@ -37,105 +34,89 @@ from domo_server.store.spool import (
 )
 from domo_server.store.store import Store
 
-BUFFER_IDS = {
-    Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
-    Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
-}
 MAX_PARTS_SHOWN = 8
 
 
-def of_its_files(error: OSError | StateError) -> CoordinatorUnavailableError:
-    """A file of a run is missing or damaged: silos wait until it is mounted, or restored."""
-    return CoordinatorUnavailableError(f"{error}; mount or restore the run's files, or stop it")
+class Receiver:
+    """The receiving end of a run.
 
-
-class Intake(Members):
-    """The receiving half of a `Run`."""
+    Args:
+        run_id: The run.
+        config: Its configuration.
+        spool: Folder of its uploads.
+        store: Where what is accepted is recorded.
+        broadcast: Told what has come.
+        events: What happens, for people.
+        roster: Who has enrolled.
+        participants: The silos of the open round.
+        state: Where the run is now.
+    """
 
     def __init__(
         self,
         run_id: str,
         config: RunConfig,
-        folder: Path,
+        spool: Path,
         store: Store,
-        sessions: Sessions,
         broadcast: Broadcast,
         events: EventLog,
-        dropped: Mapping[str, str],
-        clock: Callable[[], float] = time.monotonic,
+        roster: Roster,
+        participants: Participants,
+        state: Callable[[], RoundState],
     ):
-        super().__init__(run_id, config, sessions, dropped, clock)
-        self.folder, self.kernel = folder, config.kernel
-        self.store, self.broadcast, self.events = store, broadcast, events
-        self.state = RoundState()
-        self.ready = False
-        self.detail = ""
-        self.layout: Layout | None = None
-        self.frozen_wire: WireVector | None = None
-        self.server: Checkpoint | None = None
-        self.previous: Checkpoint | None = None
-        self.saving: asyncio.Task[None] | None = None
-        self.wire: dict[VectorId, WireVector] = {}
-        self.enrolments: dict[str, Enrolment] = {}
-        self.roster: list[str] | None = None
+        self._run_id, self._config, self._spool = run_id, config, spool
+        self._store, self._broadcast, self._events = store, broadcast, events
+        self._roster, self._participants, self._state = roster, participants, state
+        self.parts: Sequence[Part] = ()
+        self.disk: str | None = None
         self.reported: dict[int, set[str]] = {}
-        self.counted: dict[str, Counted] = {}
-        self.stop_text: str | None = None
-        self.pause_wanted = False
         self.revision = 0
-        self.damage: CoordinatorUnavailableError | None = None
         self._locks: dict[str, asyncio.Lock] = {}
 
-    def say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:
-        """Log and record an event of this run."""
-        self.events.say(kind, text, self.run_id, silo_id)
-
-    def expected_parts(self) -> list[Part]:
-        """The vectors of an update of this run, in order."""
-        assert self.layout is not None
-        dtype = torch_dtype(self.config.update_dtype)
-        n = self.layout.num_bytes(Section.TRAINABLE) // 4 * dtype.itemsize
+    def expect(self, layout: Layout) -> None:
+        """Know the vectors of an update, in order."""
+        dtype = torch_dtype(self._config.update_dtype)
+        n = layout.num_bytes(Section.TRAINABLE) // 4 * dtype.itemsize
         parts = [Part(VectorId.UPDATE, n, dtype)]
-        if self.kernel.average:
+        if self._config.kernel.average:
             parts.append(Part(VectorId.LOCAL_MOMENTUM, n, dtype))
         for section, vector_id in BUFFER_IDS.items():
-            if size := self.layout.num_bytes(section):
+            if size := layout.num_bytes(section):
                 is_float = section is Section.FLOAT_BUFFER
                 parts.append(Part(vector_id, size, torch.float32 if is_float else None))
-        return parts
+        self.parts = parts
 
-    @property
-    def spool(self) -> Path:
-        """Folder of the open round's uploads."""
-        return self.spool_of(self.state.round_index)
+    # folders
 
-    def spool_of(self, round_index: int) -> Path:
+    def folder(self, round_index: int) -> Path:
         """Folder of a round's uploads."""
-        return self.folder / "spool" / f"round-{round_index:06d}"
+        return self._spool / f"round-{round_index:06d}"
 
     @property
     def free(self) -> Path:
         """Folder of the committed round's uploads, to write over."""
-        return self.folder / "spool" / "free"
+        return self._spool / "free"
+
+    # updates
 
     def collects(self, round_index: int) -> bool:
         """Whether updates of this round are taken; a paused round takes them too."""
-        phases = (Phase.OPEN, Phase.PAUSED)
-        return round_index == self.state.round_index and self.state.phase in phases
+        state = self._state()
+        return round_index == state.round_index and state.phase in (Phase.OPEN, Phase.PAUSED)
 
     def wants(self, silo_id: str, round_index: int) -> bool:
         """Whether an update of this round is taken from a silo: it may have been dropped since."""
-        known = silo_id in self.sampled and silo_id in self.enrolments
+        known = silo_id in self._participants.sampled and silo_id in self._roster.enrolled
         return known and self.collects(round_index)
 
     def upload_state(self, silo_id: str, round_index: int, upload_digest: str) -> tuple[str, int]:
         """Whether an upload is absent, partial, accepted or stale; and the bytes held."""
         if not self.collects(round_index):
             return "stale", 0
-        if silo_id in self.accepted:
-            same = self.accepted[silo_id].digest == upload_digest
-            return ("accepted" if same else "stale"), 0
-        held = held_bytes(self.spool, silo_id, upload_digest, self.expected_parts())
+        accepted = self._participants.accepted.get(silo_id)
+        if accepted is not None:
+            return ("accepted" if accepted.digest == upload_digest else "stale"), 0
+        held = held_bytes(self.folder(round_index), silo_id, upload_digest, self.parts)
         return ("partial", held) if held else ("absent", 0)
 
     def begin_upload(
@@ -151,22 +132,20 @@ class Intake(Members):
         Raises:
             ProtocolError: Wrong vectors, sizes or number of steps.
         """
-        refused, why = self.refused.get(silo_id, ("", ""))
-        if refused == upload_digest:
+        why = self._participants.why_refused(silo_id, upload_digest)
+        if why is not None:
             raise ProtocolError(f"this update was refused before: {why}")
-        expected = self.expected_parts()
+        expected, r = self.parts, self._state().round_index
         if [(p.vector_id, p.num_bytes) for p in expected] != list(parts):
             right = [(int(p.vector_id), p.num_bytes) for p in expected]
             raise ProtocolError(
                 f"an update of this run has vectors {right} (id, bytes); {silo_id} sends "
                 f"{list(parts[:MAX_PARTS_SHOWN])}"
             )
-        wanted = self.config.steps_at(
-            self.state.round_index, silo_id, self.enrolments[silo_id].num_samples
-        )
+        wanted = self._config.steps_at(r, silo_id, self._roster.enrolled[silo_id].num_samples)
         if num_steps != wanted:
             raise ProtocolError(f"{silo_id} made {num_steps} local steps, the run wants {wanted}")
-        return Upload(self.spool, silo_id, upload_digest, expected, offset, self.free)
+        return Upload(self.folder(r), silo_id, upload_digest, expected, offset, self.free)
 
     def lock_of(self, silo_id: str) -> asyncio.Lock:
         """One upload at a time for each silo."""
@@ -187,77 +166,81 @@ class Intake(Members):
         update = AcceptedUpdate(
             silo_id=silo_id,
             digest=upload.digest,
-            vectors=[(p.vector_id, p.num_bytes) for p in self.expected_parts()],
+            vectors=[(p.vector_id, p.num_bytes) for p in self.parts],
             num_steps=num_steps,
             update_norm=norm,
             metrics=dict(metrics),
         )
-        await asyncio.to_thread(self.store.accept_update, self.run_id, round_index, update)
+        await asyncio.to_thread(self._store.accept_update, self._run_id, round_index, update)
         with suppress(OSError):  # they go with the round's folder at the latest
-            folder = self.spool_of(round_index)
+            folder = self.folder(round_index)
             await asyncio.to_thread(forget_others, folder, silo_id, upload.digest)
         if not self.wants(silo_id, round_index):
             return False
-        self.take(update)
+        self._participants.take(update)
         if self.disk is not None:
             self.disk = None
-            self.say(kinds.DISK, "updates are kept again")
-        self.broadcast.notify()
+            self._say(kinds.DISK, "updates are kept again")
+        self._broadcast.notify()  # an update is in
         return True
 
     def note_disk(self, why: str) -> None:
         """An update could not be kept: said until one can be."""
         if self.disk is None:
-            self.say(kinds.DISK, f"updates cannot be kept: {why}")
+            self._say(kinds.DISK, f"updates cannot be kept: {why}")
         self.disk = why
-        self.broadcast.notify()
-
-    def note_damage(self, error: OSError | StateError) -> None:
-        """A file that silos fetch cannot be read: the run is loaded again, once that can be."""
-        if self.damage is None:
-            self.damage = of_its_files(error)
-            self.say(kinds.DISK, f"a model cannot be sent: {self.damage}")
-            self.broadcast.notify()
-
-    async def add_evaluation(
-        self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]
-    ) -> None:
-        """Record a silo's sums for x_{model_index}."""
-        if not 0 <= model_index <= self.state.round_index:
-            raise ProtocolError(f"there is no model x_{model_index} yet")
-        await asyncio.to_thread(self.store.add_evaluation, self.run_id, model_index, silo_id, sums)
-        self.reported.setdefault(model_index, set()).add(silo_id)
-        self.revision += 1
-        self.broadcast.notify()
-
-    def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
-        """A silo says that its round failed."""
-        if round_index == self.state.round_index and silo_id in self.sampled:
-            self.fail(silo_id, text)
-        self.say(kinds.SILO_FAILED, f"{silo_id} failed in round {round_index + 1}: {text}", silo_id)
-        self.broadcast.notify()
-
-    def should_abandon(self, silo_id: str, round_index: int) -> bool:
-        """Whether a silo trains for a round that is over."""
-        r, phase = self.state.round_index, self.state.phase
-        over = round_index != r or phase not in (Phase.OPEN, Phase.PAUSED)
-        return over or silo_id not in self.sampled
+        self._broadcast.notify()  # why the round waits
 
     async def find_updates(self, round_index: int) -> dict[str, AcceptedUpdate]:
         """Updates of a round that were accepted before a restart and are still whole, by silo."""
         found = {}
-        for update in await asyncio.to_thread(self.store.updates_of, self.run_id, round_index):
+        for update in await asyncio.to_thread(self._store.updates_of, self._run_id, round_index):
             silo_id, digest = update.silo_id, update.digest
-            path = update_path(self.spool_of(round_index), silo_id, digest)
+            path = update_path(self.folder(round_index), silo_id, digest)
             if await asyncio.to_thread(is_whole, path, digest):
                 found[silo_id] = update
             else:
                 text = f"the update of {silo_id} was not wholly on disk; it is asked for again"
-                self.say(kinds.TORN, text, silo_id)
+                self._say(kinds.TORN, text, silo_id)
         return found
 
     def restore(self, found: Mapping[str, AcceptedUpdate]) -> None:
         """Count such updates in the open round."""
         for silo_id, update in found.items():
-            if silo_id in self.sampled:
-                self.take(update)
+            if silo_id in self._participants.sampled:
+                self._participants.take(update)
+
+    # numbers and failures
+
+    async def add_evaluation(
+        self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]
+    ) -> None:
+        """Record a silo's sums for x_{model_index}."""
+        if not 0 <= model_index <= self._state().round_index:
+            raise ProtocolError(f"there is no model x_{model_index} yet")
+        add = self._store.add_evaluation
+        await asyncio.to_thread(add, self._run_id, model_index, silo_id, sums)
+        self.reported.setdefault(model_index, set()).add(silo_id)
+        self.revision += 1
+        self._broadcast.notify()  # numbers are in
+
+    def note_tested(self, silo_id: str, model_index: int) -> None:
+        """A silo says that it is through with testing a model, with or without numbers."""
+        if model_index != self._state().round_index or silo_id not in self._roster.enrolled:
+            return
+        reported = self.reported.setdefault(model_index, set())
+        if silo_id not in reported:
+            reported.add(silo_id)
+            self._broadcast.notify()  # a model is tested
+
+    def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
+        """A silo says that its round failed."""
+        if round_index == self._state().round_index and silo_id in self._participants.sampled:
+            self._participants.fail(silo_id, text)
+        self._say(
+            kinds.SILO_FAILED, f"{silo_id} failed in round {round_index + 1}: {text}", silo_id
+        )
+        self._broadcast.notify()  # a silo is lost for the round
+
+    def _say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:
+        self._events.say(kind, text, self._run_id, silo_id)

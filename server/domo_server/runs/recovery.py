@@ -7,18 +7,15 @@ from shutil import copyfile, rmtree
 from domo.errors import StateError
 from domo.model.layout import Section
 from domo.model.model_file import open_model, save_model
-from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
 from domo.storage import files
 from domo.tasks import load_task
 from domo.training.initial import build_initial
-from domo_proto.codec import VectorId
 from domo_server.events import kinds
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import Durable, set_state
-from domo_server.runs.receiver import of_its_files
-from domo_server.runs.run import Run
-from domo_server.runs.wire_vector import WireVector
+from domo_server.runs.model import of_its_files
+from domo_server.runs.run import QUEUE, Run
 from domo_server.store.checkpoint import (
     Checkpoint,
     first_checkpoint,
@@ -31,7 +28,7 @@ from domo_server.store.rows import RunRow
 from domo_server.store.store import now_text
 
 
-async def load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | None, bool]:
+async def load(run: Run, durably: Durable, row: RunRow) -> bool:
     """Make a run ready for its silos, from where the database left it.
 
     Args:
@@ -40,7 +37,7 @@ async def load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | No
         row: Its row.
 
     Returns:
-        Its frozen parameters, if any, and whether it goes on in a round that was begun before.
+        Whether it goes on in a round that was begun before.
 
     Raises:
         StateError: What a new run is to begin with is no initial model.
@@ -48,42 +45,48 @@ async def load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | No
             damaged, until it is mounted, or restored.
     """
     try:
-        return await _load(run, durably, row)
+        await _open_files(run, durably, row)
+        await _read_silos(run, row)
+        run.hold_up(QUEUE, None)  # what an earlier try said
+        run.waits_for("")
+        resumed = await _restore(run, durably, row)
     except StateError as error:
         if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):
             raise
         raise of_its_files(error) from error
+    now = run.receiver.folder(run.state.round_index)
+    for old in now.parent.glob("*"):
+        if old.name < now.name or old == run.receiver.free:  # the next round's are needed
+            await asyncio.to_thread(rmtree, old, True)
+    run.loaded()
+    return resumed
 
 
-async def _load(run: Run, durably: Durable, row: RunRow) -> tuple[TensorFile | None, bool]:
+async def _open_files(run: Run, durably: Durable, row: RunRow) -> None:
     path, checkpoints = run.folder / "x0.safetensors", run.folder / "checkpoints"
     if row.roster is None and not path.exists():
         await durably(_make_x0, run.config, path)
     layout, _ = await asyncio.to_thread(open_model, path)
     if row.checkpoint is None:
-        run.server = await durably(committed, run.folder, row)
+        current = await durably(committed, run.folder, row)
     else:
-        run.server = await asyncio.to_thread(committed, run.folder, row)
+        current = await asyncio.to_thread(committed, run.folder, row)
         prune_checkpoints(checkpoints, row.checkpoint)
-    if run.kernel.fusion != "none":
-        run.previous = await asyncio.to_thread(load_previous, checkpoints, run.server, path)
-    frozen = await durably(frozen_file, run.folder, path)
+    previous = None
+    if run.config.kernel.fusion != "none":
+        previous = await asyncio.to_thread(load_previous, checkpoints, current, path)
+    frozen, digest = await durably(frozen_file, run.folder, path), ""
     if frozen is not None:
-        name = Section.FROZEN.value
-        content = bytes.fromhex(await asyncio.to_thread(frozen.digest, name))
-        run.frozen_wire = WireVector(frozen, name, VectorId.FROZEN, content, False)
-    run.enrolments |= await asyncio.to_thread(run.store.enrolled, run.run_id)
-    for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
-        run.reported.setdefault(e.model_index, set()).add(e.silo_id)
+        digest = await asyncio.to_thread(frozen.digest, Section.FROZEN.value)
+    run.model.load(layout, current, previous, frozen, digest)
+    run.receiver.expect(layout)
     await durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
-    run.detail, run.stuck = "", None  # of an earlier try
-    resumed = await _restore(run, durably, row)
-    for old in (run.folder / "spool").glob("*"):
-        if old.name < run.spool.name or old == run.free:  # the next round's are needed
-            await asyncio.to_thread(rmtree, old, True)
-    run.layout, run.ready = layout, True
-    run.broadcast.notify()
-    return frozen, resumed
+
+
+async def _read_silos(run: Run, row: RunRow) -> None:
+    run.roster.load(await asyncio.to_thread(run.store.enrolled, run.run_id), row.roster)
+    for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
+        run.receiver.reported.setdefault(e.model_index, set()).add(e.silo_id)
 
 
 def committed(folder: Path, row: RunRow) -> Checkpoint:
@@ -120,29 +123,30 @@ def _make_x0(config: RunConfig, path: Path) -> None:
 
 async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
     """Find the phase again: the database's, one step before what was not finished."""
-    run.roster = None if row.roster is None else list(row.roster)
-    if run.roster is None:
+    if row.roster is None:
         started_at = row.started_at or now_text()
         await set_state(run, durably, {"state": "WAITING", "started_at": started_at})
         return False
-    r = row.rounds_done
+    r, attempt = row.rounds_done, row.attempt
     for closed in await asyncio.to_thread(run.store.rounds_of, run.run_id):
         if closed.round_index < r:
             run.count(closed)
-    run.state = RoundState(Phase.OPEN, r, row.attempt)
+    run.left_at(RoundState(Phase.OPEN, r, attempt))
     run.open_round()
     if r >= run.config.num_rounds:
-        run.state = RoundState(Phase.EVALUATING, r)
+        run.left_at(RoundState(Phase.EVALUATING, r))
         return False
     whole = await _restore_set(run, durably)
-    if row.state == "PAUSED":
-        run.state = RoundState(Phase.PAUSED, r, row.attempt)
-        run.pause_wanted = True
+    paused = row.state == "PAUSED"
+    if paused:
+        run.left_at(RoundState(Phase.PAUSED, r, attempt))
+        run.want_pause()
     elif whole:
-        run.state = RoundState(Phase.CLOSING, r, row.attempt)
+        run.left_at(RoundState(Phase.CLOSING, r, attempt))
     done = f"round {r + 1} of {run.config.num_rounds}"
-    tail = "; it is still paused" if run.pause_wanted else ""
-    run.say(kinds.RESUMED, f"resumed at {done} with {len(run.accepted)} updates already here{tail}")
+    tail = "; it is still paused" if paused else ""
+    here = f"{len(run.participants.accepted)} updates already here"
+    run.say(kinds.RESUMED, f"resumed at {done} with {here}{tail}")
     return True
 
 
@@ -154,15 +158,15 @@ async def _restore_set(run: Run, durably: Durable) -> bool:
     """
     r = run.state.round_index
     record = await asyncio.to_thread(run.store.round_at, run.run_id, r)
-    found = await run.find_updates(r)
+    found = await run.receiver.find_updates(r)
     if record is None:
-        run.restore(found)
+        run.receiver.restore(found)
         return False
     wanted = {p.silo_id: p.digest for p in record.participants}
     whole = all(s in found and found[s].digest == d for s, d in wanted.items())
     if whole:
-        run.sampled = list(wanted)
-    run.restore(found)
+        run.participants.keep_to(list(wanted))
+    run.receiver.restore(found)
     if not whole:
         await durably(run.store.reopen_round, run.run_id, r)
         run.say(kinds.REOPENED, f"round {r + 1} was being closed; it is collected anew")

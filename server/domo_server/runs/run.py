@@ -1,31 +1,158 @@
-"""One run, live: who takes part, and whose turn it is.
+"""One run, live: where it is, what its silos are to do, and what people are told of it.
 
 Everything here happens on the event loop except tensor and disk work, which runs on threads. The
-rules are elsewhere: `round_state` says when a round closes, `domo.algorithm` how.
+rules are elsewhere: `rounds.state` says when a round closes, `domo.algorithm` how.
 """
 
 import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
-from domo.run_config import sort_roster
+from domo.errors import (
+    CoordinatorUnavailableError,
+    LayoutMismatchError,
+    ProtocolError,
+    StateError,
+)
+from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
 from domo_server.events import kinds
-from domo_server.rounds.state import Phase, Signal, advance
+from domo_server.events.event_log import EventLog
+from domo_server.events.kinds import EventKind
+from domo_server.events.notifier import Broadcast
+from domo_server.rounds.state import Phase, RoundState, Signal, advance
 from domo_server.runs.assignment import Assignment, Counted
-from domo_server.runs.receiver import BUFFER_IDS, Intake
-from domo_server.runs.wire_vector import WireVector
-from domo_server.silos.sessions import Session
+from domo_server.runs.model import ServedModel, of_its_files
+from domo_server.runs.participants import Participants
+from domo_server.runs.receiver import Receiver
+from domo_server.runs.roster import Roster
+from domo_server.silos.sessions import Session, Sessions
+from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import Enrolment, RoundRecord
+from domo_server.store.store import Store
 
-MAX_SAMPLES = 10**12
-"""More samples than this at one silo are a mistake, or a lie."""
-MAX_STEPS = 2**31 - 1
-"""Local steps that a round can ask for."""
-NOBODY = "every silo of this round is left out; re-admit one, or stop the run"
+QUEUE, ROUND, COMMIT, END = "queue", "round", "commit", "end"
+"""Who may hold a run up: its next try; its round; the commit of the one before; its end."""
+SKIPPED = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
+"""Vectors that are not needed to test a model."""
 
 
-class Run(Intake):
-    """State and questions of a run; `RunLoop` (in `rounds`) moves it."""
+class Run:
+    """State and questions of a run; `RunLoop` moves it.
+
+    Args:
+        run_id: Its id.
+        config: Its configuration.
+        folder: Where it keeps its files.
+        store: Durable metadata.
+        sessions: Who is connected.
+        broadcast: Told what changes.
+        events: What happens, for people.
+        dropped: Silos that an admin has left out, and why.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        config: RunConfig,
+        folder: Path,
+        store: Store,
+        sessions: Sessions,
+        broadcast: Broadcast,
+        events: EventLog,
+        dropped: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.run_id, self.config = run_id, config
+        self.folder, self.store, self.sessions = folder, store, sessions
+        self.broadcast, self.events, self.dropped, self.clock = broadcast, events, dropped, clock
+        self.state = RoundState()
+        self.roster = Roster(run_id, config, store, sessions, dropped)
+        self.model = ServedModel(config.kernel)
+        self.participants = Participants(run_id, config, sessions, dropped, clock)
+        self.receiver = Receiver(
+            run_id,
+            config,
+            folder / "spool",
+            store,
+            broadcast,
+            events,
+            self.roster,
+            self.participants,
+            lambda: self.state,
+        )
+        self.ready = False
+        self.detail = ""
+        self.stop_text: str | None = None
+        self.pause_wanted = False
+        self.saving: asyncio.Task[None] | None = None
+        self._counted: dict[str, Counted] = {}
+        self._damage: CoordinatorUnavailableError | None = None
+        self._held_up: dict[str, str] = {}
+
+    def say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:
+        """Log and record an event of this run."""
+        self.events.say(kind, text, self.run_id, silo_id)
+
+    # what the admin wants
+
+    def want_stop(self, text: str) -> None:
+        """It is to end, as soon as its loop can."""
+        self.stop_text = text
+        self.broadcast.notify()  # what the admin wants
+
+    def want_pause(self, wanted: bool = True) -> None:
+        """It is to be held, or to go on."""
+        self.pause_wanted = wanted
+        self.broadcast.notify()  # what the admin wants
+
+    # why it waits, in words
+
+    def waits_for(self, reason: str) -> None:
+        """What the run does now, or waits for."""
+        self.detail = reason
+
+    def notes_on(self, missing: Sequence[str]) -> str:
+        """Why a round waits for these silos, where it is not plain work."""
+        notes = [f"updates cannot be kept: {self.receiver.disk}"] if self.receiver.disk else []
+        notes += [self.unsaved] if self.unsaved else []
+        notes += self.participants.notes_on(missing)
+        return "".join(f"; {note}" for note in notes[:5])
+
+    def hold_up(self, who: str, why: str | None) -> None:
+        """Somebody cannot get on, and why; None: it can again. Nobody clears another's reason."""
+        if why is None:
+            self._held_up.pop(who, None)
+        else:
+            self._held_up[who] = why
+
+    @property
+    def stuck(self) -> str | None:
+        """Why the run does not get on, of the first that is held up; None: none is."""
+        return next(iter(self._held_up.values()), None)
+
+    @property
+    def unsaved(self) -> str | None:
+        """Why the last closed round is not committed; None: nothing is in its way."""
+        return self._held_up.get(COMMIT)
+
+    def note_damage(self, error: OSError | StateError) -> None:
+        """A file that silos fetch cannot be read: the run is loaded again, once that can be."""
+        if self._damage is None:
+            self._damage = of_its_files(error)
+            self.say(kinds.DISK, f"a model cannot be sent: {self._damage}")
+            self.broadcast.notify()  # the run is to be loaded again
+
+    def check_files(self) -> None:
+        """See that silos can fetch what they need, unless the run is to stop.
+
+        Raises:
+            CoordinatorUnavailableError: They cannot.
+        """
+        if self._damage is not None and self.stop_text is None:
+            raise self._damage
 
     # what silos ask
 
@@ -37,13 +164,7 @@ class Run(Intake):
         """Whether the run is for this silo."""
         if not self.ready or self.state.ended:
             return False
-        if session.role == "evaluator" or session.silo_id in self.enrolments:
-            return True
-        if session.silo_id in self.dropped:
-            return False
-        if self.roster is not None:
-            return session.silo_id in self.roster
-        return self.config.roster is None or session.silo_id in self.config.roster
+        return self.roster.has_place_for(session)
 
     async def enroll(
         self, session: Session, layout_digest: bytes, num_samples: int, num_eval_samples: int
@@ -54,98 +175,29 @@ class Run(Intake):
             LayoutMismatchError: Its model is not the run's.
             ConfigError: It must say how many samples it has, or has another number than before.
         """
-        layout, silo_id = self.layout, session.silo_id
+        silo_id = session.silo_id
+        layout = self.model.layout
         if layout is None or not self.offers_to(session):
             raise ProtocolError(f"{silo_id} has no place in run {self.run_id}")
         if layout_digest.hex() != layout.digest:
             raise LayoutMismatchError("the silo's model does not match the run's")
-        trains = session.role == "trainer"
-        if trains and not num_samples and self.config.needs_samples:
-            raise ConfigError(
-                "this run needs to know how many training samples the silo has: pass "
-                "samples=len(dataset) to rounds()"
-            )
-        self._check_samples(silo_id, num_samples, num_eval_samples)
-        mine = Enrolment(session.role, num_samples, num_eval_samples)
-        old = self.enrolments.get(silo_id)
-        if old is not None and self.roster is not None and old != mine:
-            raise ConfigError(
-                f"{silo_id} enrolled in {self.run_id} with {old.num_samples} training and "
-                f"{old.num_eval_samples} test samples and now has {num_samples} and "
-                f"{num_eval_samples}; a run needs the same data from start to end"
-            )
-        if old != mine:
-            await asyncio.to_thread(self.store.enroll, self.run_id, silo_id, mine)
-            self.enrolments[silo_id] = mine
+        if await self.roster.enroll(session, num_samples, num_eval_samples):
             self.say(kinds.ENROLLED, f"{silo_id} enrolled with {num_samples} samples", silo_id)
         session.run_id, session.phase = self.run_id, "enrolled"
         session.num_samples, session.num_eval_samples = num_samples, num_eval_samples
-        self.broadcast.notify()
-
-    def _check_samples(self, silo_id: str, num_samples: int, num_eval_samples: int) -> None:
-        if max(num_samples, num_eval_samples) > MAX_SAMPLES:
-            raise ConfigError(
-                f"{silo_id} says that it has {num_samples} training and {num_eval_samples} test "
-                f"samples; more than {MAX_SAMPLES} cannot be right"
-            )
-        steps = num_samples and self.config.local_steps_list is None
-        if steps and self.config.steps_at(0, silo_id, num_samples) > MAX_STEPS:
-            raise ConfigError(
-                f"with {num_samples} training samples {silo_id} would make more than {MAX_STEPS} "
-                "local steps in a round"
-            )
-
-    def freeze_roster(self) -> list[str] | None:
-        """The roster, once everybody is there; None while somebody is missing.
-
-        A silo that an admin has left out is neither counted nor waited for.
-        """
-        config = self.config
-        trainers = [
-            s for s, e in self.enrolments.items() if e.role == "trainer" and s not in self.dropped
-        ]
-        missing = [
-            s
-            for s in config.roster or config.required_silos
-            if s not in trainers and s not in self.dropped
-        ]
-        needed = [s for s in config.required_silos if s in trainers]
-        first = [*needed, *(s for s in trainers if s not in needed)][: config.expected_silos]
-        short = config.expected_silos - len(first)
-        if missing:
-            self.detail = f"waiting for {', '.join(missing)} to enrol"
-        elif config.roster and not trainers:
-            self.detail = NOBODY
-        elif config.roster:
-            return sort_roster(config.roster)
-        elif short:
-            self.detail = f"waiting for {short} more of {config.expected_silos} silos to enrol"
-        else:
-            return sort_roster(first)
-        notes = ((s.silo_id, self.declined(s.silo_id)) for s in self.sessions.all())
-        self.detail += "".join(f"; {silo_id} {note}" for silo_id, note in notes if note)
-        return None
-
-    def note_tested(self, silo_id: str, evaluated_index: int) -> None:
-        """A silo says that it is through with testing a model, with or without numbers."""
-        if evaluated_index != self.state.round_index or silo_id not in self.enrolments:
-            return
-        reported = self.reported.setdefault(evaluated_index, set())
-        if silo_id not in reported:
-            reported.add(silo_id)
-            self.broadcast.notify()
+        self.broadcast.notify()  # a silo has enrolled
 
     def waits(self) -> str:
-        """What a silo without a turn waits for, in words that name no other silo."""
-        phase = self.state.phase
+        """What a silo without an assignment waits for, in words that name no other silo."""
+        phase, sampled = self.state.phase, self.participants.sampled
         if phase is Phase.PAUSED:
             return "the run is paused by the admin"
-        if self.roster is None:
+        if self.roster.frozen is None:
             return "the run begins when all its silos have enrolled"
-        if phase is Phase.OPEN and self.sampled:
-            there = sum(silo_id in self.accepted for silo_id in self.sampled)
+        if phase is Phase.OPEN and sampled:
+            there = len(sampled) - len(self.participants.missing)
             r = self.state.round_index + 1
-            return f"round {r} has updates of {there} of its {len(self.sampled)} silos"
+            return f"round {r} has updates of {there} of its {len(sampled)} silos"
         if phase is Phase.EVALUATING:
             return "the last model is being tested"
         return ""
@@ -153,88 +205,112 @@ class Run(Intake):
     def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment | None:
         """What the silo is to do now; None: nothing yet."""
         r, phase = self.state.round_index, self.state.phase
-        mine = self.enrolments.get(silo_id)
+        mine = self.roster.enrolled.get(silo_id)
         if self.state.ended:
             return Assignment("end", r, outcome=phase.value, text=self.detail)
-        if mine is None or self.server is None:
+        if mine is None or self.model.current is None:
             return None
-        tests = (
-            mine.num_eval_samples > 0
-            and silo_id not in self.dropped
-            and evaluated_index != r
-            and silo_id not in self.reported.get(r, ())
-            and self.config.evaluates_at(r)
-        )
-        held = self.wire
-        if (
-            phase is Phase.OPEN
-            and silo_id in self.sampled
-            and silo_id not in self.accepted
-            and mine.role == "trainer"
-        ):
-            deadline = self.policy.round_deadline_s
+        tests = evaluated_index != r and self._tests(silo_id, mine)
+        wanted = phase is Phase.OPEN and self.participants.awaits(silo_id)
+        if wanted and mine.role == "trainer":
             return Assignment(
                 "train",
                 r,
                 self.state.attempt,
                 self.config.steps_at(r, silo_id, mine.num_samples),
                 self.config.lr_at(r),
-                self.server.inference_scale,
+                self.model.current.inference_scale,
                 tests,
-                held,
-                counted=self.counted.get(silo_id),
-                remaining_s=None if deadline is None else deadline - self.clock() + self.opened_at,
+                self.model.vectors,
+                counted=self._counted.get(silo_id),
+                remaining_s=self.participants.left_s,
             )
         if tests and phase in (Phase.OPEN, Phase.EVALUATING):
-            skip = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
-            vectors = {v: w for v, w in held.items() if v not in skip}
+            vectors = {v: w for v, w in self.model.vectors.items() if v not in SKIPPED}
             return Assignment("evaluate", r, self.state.attempt, evaluate=True, vectors=vectors)
         return None
 
+    def _tests(self, silo_id: str, mine: Enrolment) -> bool:
+        """Whether the numbers of the newest model are asked from a silo."""
+        r = self.state.round_index
+        reported = silo_id in self.receiver.reported.get(r, ())
+        may = mine.num_eval_samples > 0 and silo_id not in self.dropped
+        return may and not reported and self.config.evaluates_at(r)
+
+    def untested(self) -> list[str]:
+        """Silos that are there and have not tested the newest model, though they are asked to."""
+        enrolled = sorted(self.roster.enrolled.items())
+        asked = [silo_id for silo_id, mine in enrolled if self._tests(silo_id, mine)]
+        return [s for s in asked if self.sessions.of(s) is None or self.sessions.is_online(s)]
+
+    def should_abandon(self, silo_id: str, round_index: int) -> bool:
+        """Whether a silo trains for a round that is over."""
+        over = not self.receiver.collects(round_index)
+        return over or silo_id not in self.participants.sampled
+
     # what the loop does
 
-    def open_round(self) -> None:
-        """Make x_r available and say whose turn it is."""
-        assert self.server is not None
-        assert self.roster is not None
-        s, r = self.server, self.state.round_index
-        names = {VectorId.X: "x"}
-        if self.kernel.average and "mbar" in s:
-            names[VectorId.MEAN_MOMENTUM] = "mbar"
-        names |= {v: section.value for section, v in BUFFER_IDS.items()}
-        self.wire = {
-            vector_id: WireVector(s.file, name, vector_id, bytes.fromhex(s.digests[name]), True)
-            for vector_id, name in names.items()
-            if s.file.num_bytes(name)
-        }
-        if self.kernel.fusion != "none" and self.previous is not None:
-            before = self.previous
-            self.wire[VectorId.X_PREV] = WireVector(
-                before.file, "x", VectorId.X_PREV, bytes.fromhex(before.digests["x"]), False
-            )
-        if self.frozen_wire is not None:
-            self.wire[VectorId.FROZEN] = self.frozen_wire
-        last = r >= self.config.num_rounds
-        self.open_for([] if last else self.config.participants_at(r, self.roster))
+    def left_at(self, state: RoundState) -> None:
+        """Where it was before a restart; nobody is told yet."""
+        self.state = state
+
+    def loaded(self) -> None:
+        """Silos may ask."""
+        self.ready = True
+        self.broadcast.notify()  # the run is there
 
     def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for their residuals."""
         for p in record.participants:
-            self.counted[p.silo_id] = Counted(record.round_index, p.digest)
+            self._counted[p.silo_id] = Counted(record.round_index, p.digest)
+
+    def open_round(self) -> None:
+        """Make x_r available and say whose turn it is."""
+        assert self.roster.frozen is not None
+        self.model.serve()
+        r = self.state.round_index
+        last = r >= self.config.num_rounds
+        self.participants.begin([] if last else self.config.participants_at(r, self.roster.frozen))
+
+    def begin_next(
+        self, following: Checkpoint, record: RoundRecord, saving: asyncio.Task[None]
+    ) -> None:
+        """Go on with x_{r+1}, which is made durable meanwhile.
+
+        Args:
+            following: x_{r+1} and what belongs to it.
+            record: The set that round r is closed with.
+            saving: Commits it.
+        """
+        self.model.follow(following)
+        self.saving, self.detail = saving, ""
+        saving.add_done_callback(lambda _: self.broadcast.notify())  # a round is committed
+        self.count(record)
+        last = following.round_index >= self.config.num_rounds
+        self.move(Signal.LAST_COMMITTED if last else Signal.COMMITTED)
+        self.open_round()
+
+    async def settle(self) -> None:
+        """Wait until the last closed round is committed; raises why it could not be."""
+        while self.saving is not None and not self.saving.done():
+            self.waits_for(self.unsaved or "writing the last round's checkpoint")
+            await asyncio.wait([self.saving], timeout=1.0)
+        saving, self.saving = self.saving, None
+        if saving is not None:
+            await saving
 
     def leave_out(self, silo_id: str) -> None:
         """Take a silo that was just dropped out of the open round, unless its set is fixed."""
-        if self.collects(self.state.round_index):
-            self.take_out(silo_id)
-        self.broadcast.notify()
+        if self.receiver.collects(self.state.round_index):
+            self.participants.leave_out(silo_id)
+        self.broadcast.notify()  # who is in the round
 
     def take_back(self, silo_id: str) -> None:
         """A silo was re-admitted: from the next round on, or now where nobody is left."""
-        if not self.sampled and silo_id in self.chosen:
-            self.sampled = [silo_id]
-        self.broadcast.notify()
+        self.participants.take_back(silo_id)
+        self.broadcast.notify()  # who is in the round
 
     def move(self, signal: Signal) -> None:
         """Advance the state and tell everybody."""
         self.state = advance(self.state, signal)
-        self.broadcast.notify()
+        self.broadcast.notify()  # assignments

@@ -5,9 +5,15 @@ import errno
 import os
 from contextlib import nullcontext
 
+from domo.model.layout import Section
 from domo.model.tensor_file import TensorFile
 from domo_proto.codec import FRAME_BYTES, VectorId, encode_frame
 
+BUFFER_IDS = {
+    Section.FLOAT_BUFFER: VectorId.FLOAT_BUFFERS,
+    Section.INTEGER_BUFFER: VectorId.INTEGER_BUFFERS,
+}
+"""What buffers are called on the wire."""
 NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 """Read only what is in memory."""
 ELSEWHERE = (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)

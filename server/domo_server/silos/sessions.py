@@ -68,6 +68,11 @@ class Session:
             return f"training, step {self.step} of {self.num_steps}"
         return self.phase
 
+    def declines(self, run_id: str) -> str | None:
+        """`declined: REASON`, if it has declined the run."""
+        reason = self.declined.get(run_id)
+        return None if reason is None else f"declined{': ' if reason else ''}{reason}"
+
 
 RETURN_S = 60.0
 """Time that silos have to come back after a restart of the coordinator."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from domo.api.schema import MetricPoint
-from domo_server.runs.evaluation import metric_points
+from domo_server.runs.card import metric_points
 from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
 
@@ -54,7 +54,7 @@ class Digests:
 
         Args:
             row: Of the database.
-            live: The run in memory, if it is the current one.
+            live: What the run has received, if it is the current one.
         """
         run_id = row.run_id
         key = (row.state, row.rounds_done, live.revision if live is not None else -1)

@@ -26,15 +26,15 @@ from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.monitor.monitor import Watch
-from domo_server.runs.card import make_card
-from domo_server.runs.evaluation import latest_metrics
+from domo_server.runs.card import latest_metrics, make_card
 from domo_server.runs.recovery import committed
+from domo_server.runs.run import Run
 from domo_server.silos.rates import Pace
 from domo_server.store.checkpoint import FROZEN_FILE, export_model
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store, time_text
 from domo_server.view.rows import event_of, round_record, silo_round
-from domo_server.view.run_stats import Digests
+from domo_server.view.run_stats import Digest, Digests
 
 
 class CoordinatorView:
@@ -85,17 +85,14 @@ class CoordinatorView:
             return None
         summary = await self._summary(row)
         live = self._live(row)
-        waiting: list[str] = []
-        if live is not None and live.sampled:
-            waiting = [s for s in live.sampled if s not in live.accepted]
         return RunDetail(
             **summary.model_dump(),
             config=row.config,
             roster=row.roster or [],
             num_params=row.num_params,
             checkpoint_digest=row.checkpoint_digest,
-            metrics=(await self._digests.of(row, live)).points,
-            waiting_for=waiting,
+            metrics=(await self._stats_of(row, live)).points,
+            waiting_for=live.participants.missing if live is not None else [],
         )
 
     async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
@@ -162,15 +159,18 @@ class CoordinatorView:
             yield None
             await self._c.broadcast.changed(5.0)
 
-    def _live(self, row: RunRow) -> Any:
+    def _live(self, row: RunRow) -> Run | None:
         current = self._c.queue.current
         return current if current is not None and current.run_id == row.run_id else None
+
+    async def _stats_of(self, row: RunRow, live: Run | None) -> Digest:
+        return await self._digests.of(row, live.receiver if live is not None else None)
 
     async def _summary(self, row: RunRow) -> RunSummary:
         run_id, live = row.run_id, self._live(row)
         config = self._configs.get(run_id) or row.run_config()
         self._configs[run_id] = config  # it never changes
-        done = await self._digests.of(row, live)
+        done = await self._stats_of(row, live)
         latest = latest_metrics(done.points)
         state, detail = row.state, row.detail
         if live is not None:

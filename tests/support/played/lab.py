@@ -69,8 +69,8 @@ class Lab:
 
     async def enroll(self, name: str, num_samples: int = 8) -> Session:
         session = self.c.sessions.of(name) or await self.join(name)
-        assert self.run.layout is not None
-        await self.run.enroll(session, bytes.fromhex(self.run.layout.digest), num_samples, 0)
+        assert self.run.model.layout is not None
+        await self.run.enroll(session, bytes.fromhex(self.run.model.layout.digest), num_samples, 0)
         return session
 
     def assignment(self, name: str) -> Assignment | None:
@@ -78,22 +78,22 @@ class Lab:
 
     async def send(self, name: str, scale: float = 1.0, r: int | None = None) -> bool:
         """A whole update of the open round; whether it counts."""
-        run = self.run
+        run, receiver = self.run, self.run.receiver
         r = run.state.round_index if r is None else r
-        await self.until(lambda: run.server is not None)
-        assert run.server is not None
-        d = torch.full((run.server.num_entries("x"),), scale * (1.0 + SILOS.index(name)))
+        await self.until(lambda: run.model.current is not None)
+        assert run.model.current is not None
+        d = torch.full((run.model.current.num_entries("x"),), scale * (1.0 + SILOS.index(name)))
         digest = xxhash.xxh3_128_hexdigest(byte_view(d))
-        if not run.wants(name, r) or run.upload_state(name, r, digest)[0] != "absent":
+        if not receiver.wants(name, r) or receiver.upload_state(name, r, digest)[0] != "absent":
             return False
-        upload = run.begin_upload(name, [(VectorId.UPDATE, 4 * len(d))], digest, 0, 2)
+        upload = receiver.begin_upload(name, [(VectorId.UPDATE, 4 * len(d))], digest, 0, 2)
         try:
             for message in encode(VectorId.UPDATE, byte_view(d)):
                 upload.write(decode_frame(message))
             norm = upload.finish()
         finally:
             upload.close()
-        return await run.accept(name, r, upload, norm, 2, {"loss": 1.0})
+        return await receiver.accept(name, r, upload, norm, 2, {"loss": 1.0})
 
     async def send_all(self, *names: str) -> None:
         for name in names:
@@ -153,16 +153,16 @@ class Lab:
         return [e.text for e in await self.view.events(limit=1000) if e.kind == kind]
 
     def _count_decisions(self) -> None:
-        run = self.run
-        if "decide" in vars(run):
+        participants = self.run.participants
+        if "decide" in vars(participants):
             return
-        real = run.decide
+        real = participants.decide
 
         def decide() -> Any:
             self.decided += 1
             return real()
 
-        run.decide = decide  # type: ignore[method-assign]
+        participants.decide = decide  # type: ignore[method-assign]
 
 
 @contextlib.asynccontextmanager

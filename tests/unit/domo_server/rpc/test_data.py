@@ -61,6 +61,7 @@ class OneRun:
 
     def __init__(self, folder: Path):
         self.folder, self.events = folder, SimpleNamespace(counters=Counters())
+        self.receiver = self
 
     def begin_upload(self, silo_id, parts, digest, offset, num_steps) -> Upload:
         return Upload(self.folder, silo_id, digest, PARTS, offset)

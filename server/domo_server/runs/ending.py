@@ -1,0 +1,85 @@
+"""The end of a run: x_R is tested, the model written, what only a run under way needs deleted."""
+
+import asyncio
+from dataclasses import replace
+from shutil import rmtree
+
+from domo.errors import StateError
+from domo.model.card import metadata_of
+from domo_server.events import kinds
+from domo_server.rounds.state import Phase, Signal, advance
+from domo_server.runs.card import make_card
+from domo_server.runs.durable import Durable, set_state
+from domo_server.runs.recovery import committed
+from domo_server.runs.run import END, Run
+from domo_server.store.checkpoint import FROZEN_FILE, export_model, prune_checkpoints
+from domo_server.store.store import now_text
+
+
+class Ending:
+    """Brings a run to its end.
+
+    Args:
+        run: The run.
+        writing: Held while something durable is being written.
+    """
+
+    def __init__(self, run: Run, writing: asyncio.Lock):
+        self._run, self._durably = run, Durable(run, writing, END)
+
+    async def evaluate(self) -> None:
+        """Wait for the numbers of x_R from all silos that have test data and are there."""
+        run = self._run
+        end = run.clock() + run.config.evaluation_deadline_s
+        while waiting := run.untested():
+            left = end - run.clock()
+            if run.stop_text is not None or left <= 0:
+                break
+            run.check_files()
+            run.waits_for(f"testing the final model at {', '.join(waiting)}")
+            await run.broadcast.changed(min(left, 1.0))
+        await self.end(Signal.EVALUATED, f"all {run.state.round_index} rounds are committed")
+
+    async def end(self, signal: Signal, text: str) -> None:
+        """End the run, and record how."""
+        run = self._run
+        if signal is Signal.STOP:  # a restart must not go on with it
+            wish = run.stop_text
+            await self._durably(lambda: run.store.update_run(run.run_id, stop_text=wish))
+        await run.settle()
+        run.waits_for(text)
+        if run.ready:
+            try:
+                await self._durably(self._export, advance(run.state, signal).phase, now_text())
+            except StateError as error:
+                if signal is Signal.EVALUATED:
+                    raise  # it does not end without its model
+                text = f"{text}; its model could not be written: {error}"
+                run.waits_for(text)
+            await asyncio.to_thread(self._tidy)
+        run.move(signal)
+        phase = run.state.phase
+        await set_state(run, self._durably, {"state": phase.value, "finished_at": now_text()})
+        run.say(kinds.ENDS[phase.value], f"{run.config.title}: {phase.lower()}: {text}")
+
+    def _tidy(self) -> None:
+        """Delete what only a run under way needs."""
+        folder = self._run.folder
+        (folder / FROZEN_FILE).unlink(missing_ok=True)
+        rmtree(folder / "spool", True)
+        newest = max((f.name for f in (folder / "checkpoints").glob("x*.safetensors")), default="")
+        prune_checkpoints(folder / "checkpoints", newest)
+
+    def _export(self, phase: Phase, finished_at: str) -> None:
+        """Write the newest model that the database knows: if it failed, it may not have x_{r+1}."""
+        run, model = self._run, self._run.model
+        assert model.current is not None
+        assert model.layout is not None
+        row = run.store.run(run.run_id)
+        assert row is not None
+        ours = model.current.round_index == row.rounds_done
+        newest = model.current if ours else committed(run.folder, row)
+        ended = replace(row, state=phase.value, finished_at=finished_at)
+        card = make_card(run.store, ended, model.layout.digest)
+        path, about = run.folder / "model.safetensors", metadata_of(card, run.config)
+        export_model(path, model.layout, newest, model.frozen, about)
