@@ -259,6 +259,21 @@ def test_a_silo_that_still_tries_when_its_round_closes_is_left_out_for_its_failu
     scene(tmp_path, act, grace_s=5, **PROCEED)
 
 
+def test_why_a_silo_was_left_out_is_what_held_when_the_round_closed(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        await lab.send_all(A, B, C)
+        await lab.look()
+        async with lab.c.queue._writing:  # the set cannot be recorded yet
+            lab.pass_time(5)
+            await lab.until(lambda: lab.run.state.phase == "CLOSING")
+            await lab.c.registry.drop(D, "it came too late to count")
+        await lab.round_open(1)
+        await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+        assert [r.left_out for r in await lab.rounds()] == [{D: "no update in time"}]
+
+    scene(tmp_path, act, grace_s=5, **PROCEED)
+
+
 @pytest.mark.parametrize("on_missing", ["wait", "proceed", "fail"])
 def test_a_required_silo_is_missing(on_missing: str, tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:

@@ -154,14 +154,16 @@ class RunLoop:
         """Record the set, sum it, write the checkpoint, commit."""
         run, r = self._run, self._run.state.round_index
         config, counters, opened_at = run.config, run.events.counters, run.participants.opened_at
+        made = None
         if run.state.phase is Phase.OPEN:
             counters.phase("collecting", run.clock() - opened_at)
+            made = self._set()  # here, as it is now: what is stored later must not change
             run.move(Signal.QUORUM)
             far = run.participants.outliers() if config.norm_check == "warn" else {}
             for silo_id, why in far.items():
                 run.say(kinds.UNUSUAL, f"{silo_id}: {why}", silo_id)
         await run.settle()
-        record = await self._durably(self._record)
+        record = await self._durably(self._record, made)
         run.waits_for(f"summing {len(record.participants)} updates")
         begun = run.clock()
         following, aligned = await self._sum(record)
@@ -224,15 +226,19 @@ class RunLoop:
         where = (spool, run.folder / "checkpoints", config.update_dtype)
         return await self._durably(sum_round, config.kernel, run.model.current, record, *where)
 
-    def _record(self) -> RoundRecord:
-        """The set that the round is closed with: the database's, or made and recorded now."""
-        run, r = self._run, self._run.state.round_index
-        record = run.store.round_at(run.run_id, r)
-        if record is not None:
-            return record
-        now = run.participants
+    def _set(self) -> RoundRecord:
+        """The set that the open round is closed with."""
+        run, now = self._run, self._run.participants
         samples = {s: run.roster.enrolled[s].num_samples for s in now.accepted}
         which = (now.sampled, now.accepted, samples, now.reasons_missing())
-        record = make_record(run.config, r, *which, now.opened_text)
-        run.store.begin_close(run.run_id, record)
+        return make_record(run.config, run.state.round_index, *which, now.opened_text)
+
+    def _record(self, made: RoundRecord | None) -> RoundRecord:
+        """Record a set, on a thread; or take the one that is recorded."""
+        run = self._run
+        record = run.store.round_at(run.run_id, run.state.round_index)
+        if record is None:
+            assert made is not None
+            run.store.begin_close(run.run_id, made)
+            record = made
         return record
