@@ -369,6 +369,28 @@ def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path:
     play(go())
 
 
+def test_a_pause_while_a_round_is_closed_holds_the_next_one_and_is_refused_in_the_last(
+    tmp_path: Path,
+) -> None:
+    async def act(lab: Lab) -> None:
+        async with lab.c.queue._writing:  # the set cannot be recorded yet
+            await lab.send_all(*SILOS)
+            await lab.until(lambda: lab.run.state.phase == "CLOSING")
+            await lab.view.pause(RUN_ID)
+        await lab.until(lambda: lab.run.state.phase == "PAUSED")
+        assert lab.run.state.round_index == 1
+        await resume(lab)
+        async with lab.c.queue._writing:
+            await lab.send_all(*SILOS)
+            await lab.until(lambda: lab.run.state.phase == "CLOSING")
+            with pytest.raises(ConfigError, match="closes its last round: no other follows"):
+                await lab.view.pause(RUN_ID)
+        assert (await lab.ended()).state == "FINISHED"
+        assert not lab.run.pause_wanted
+
+    scene(tmp_path, act, num_rounds=2)
+
+
 def test_one_call_takes_back_a_dropped_silo_that_has_lost_its_folder(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.view.drop(D, "")

@@ -1,6 +1,7 @@
 """A run that makes no progress says so, with the reason; on a clock that the test moves."""
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,72 @@ def test_the_disk_and_a_close_that_hangs(tmp_path: Path) -> None:
             assert "closing round 1 takes unusually long: the disk" in (await stalled(lab) or "")
         await lab.round_open(1)
         assert await stalled(lab) is None
+
+    scene(tmp_path, act)
+
+
+@contextlib.asynccontextmanager
+async def testing(folder: Path) -> AsyncIterator[Lab]:
+    """A run whose last model is to be tested by A and B."""
+    async with life(folder, roster=[A, B], num_rounds=1, evaluate_every=1) as lab:
+        assert lab.run.model.layout is not None
+        layout = bytes.fromhex(lab.run.model.layout.digest)
+        for name in (A, B):
+            await lab.run.enroll(await lab.join(name), layout, 8, 5)
+        await lab.round_open(0)
+        await lab.send_all(A, B)
+        await lab.until(lambda: lab.run.state.phase == "EVALUATING")
+        await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+        yield lab
+
+
+def test_a_last_model_that_nobody_tests(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with testing(tmp_path) as lab:
+            assert await stalled(lab) is None
+            lab.run.receiver.note_failure(A, 1, "RuntimeError: no")
+            assert await stalled(lab) is None, "the other one may get on"
+            await lab.c.registry.decline(await lab.join(B), RUN_ID, "no data")
+            assert await stalled(lab) == (
+                "the final model is not tested. site-a: failed: RuntimeError: no (it tries again "
+                "by itself); site-b: declined: no data. The run ends without their numbers 120 s "
+                "after its last round"
+            )
+            lab.run.participants.try_again(A)
+            await lab.run.receiver.add_evaluation(A, 1, {"loss": (1.0, 5.0)})
+            assert "not tested. site-b" in (await stalled(lab) or "")
+            lab.pass_time(120)
+            assert (await lab.ended()).state == "FINISHED"
+
+    play(go())
+
+
+def test_a_last_model_that_takes_unusually_long_to_be_written(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with testing(tmp_path) as lab:
+            async with lab.c.queue._writing:  # such as a write that does not return
+                for name in (A, B):
+                    lab.run.receiver.note_tested(name, 1)
+                lab.run.want_pause()  # whatever else may be wanted
+                assert await stalled(lab) is None
+                lab.pass_time(3.1)
+                text = await stalled(lab) or ""
+                assert text.startswith("writing the final model takes unusually long: the disk")
+            assert (await lab.ended()).state == "FINISHED"
+
+    play(go())
+
+
+def test_a_pause_hides_no_disk_and_no_close_that_hangs(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        async with lab.c.queue._writing:
+            await lab.send_all(*SILOS)
+            await lab.until(lambda: lab.run.state.phase == "CLOSING")
+            await lab.view.pause(RUN_ID)
+            assert await stalled(lab) is None
+            lab.pass_time(3.1)
+            assert "closing round 1 takes unusually long" in (await stalled(lab) or "")
+        await lab.until(lambda: lab.run.state.phase == "PAUSED")
 
     scene(tmp_path, act)
 

@@ -211,9 +211,11 @@ class Queue:
         """Hold a run; updates that come are still taken.
 
         Raises:
-            ConfigError: No such run, or it is not in its rounds.
+            ConfigError: No such run, it is not in its rounds, or its last one is being closed.
         """
         run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
+        if run.closes_last:
+            raise ConfigError(f"run {run_id} closes its last round: no other follows to be held")
         run.want_pause()
 
     async def resume(self, run_id: str) -> None:

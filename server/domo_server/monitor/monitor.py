@@ -100,7 +100,8 @@ class Watch:
             if self._run is None or self._run.run_id != run.run_id:
                 self.stalled = None
             self._run, self._stall = run, Stall(run, self._signs, self._floor_s, self._up_s)
-        why, at = self._stall.why(), (run.state, len(run.participants.accepted))
+        tested = len(run.receiver.reported.get(run.state.round_index, ()))
+        why, at = self._stall.why(), (run.state, len(run.participants.accepted), tested)
         if why is not None:
             self._holds(run, why, at, now)
         elif self.stalled is not None:

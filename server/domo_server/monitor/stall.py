@@ -16,6 +16,8 @@ ENROL_S = 60.0
 """How long a run may wait for the next silo to enrol."""
 BYTES_PER_S = 20e6
 """A disk that is slower than this when a round is closed hangs."""
+ENDING_VECTORS = 4
+"""What the end of a run reads and writes, in vectors of the size of an update."""
 SHOWN = 3
 
 
@@ -36,19 +38,21 @@ class Stall:
 
     def why(self) -> str | None:
         """Why the run is stalled now; None: it is not."""
-        run = self._run
-        if run.state.ended or run.pause_wanted or run.stop_text is not None:
+        run, phase = self._run, self._run.state.phase
+        if run.state.ended or run.stop_text is not None:
             return None
         if run.stuck is not None:
             return run.stuck
         if not run.ready:
             late = self._works_for("loading") > PATIENCE_S
             return "loading the run takes unusually long; the log may say why" if late else None
-        if run.state.phase is Phase.WAITING:
+        if phase is Phase.WAITING:
             return self._enrolling()
-        if run.state.phase is Phase.CLOSING:
+        if phase is Phase.CLOSING:
             return self._closing()
-        if run.state.phase is Phase.OPEN:
+        if phase is Phase.EVALUATING:
+            return self._testing()
+        if phase is Phase.OPEN and not run.pause_wanted:
             return self._collecting()
         return None
 
@@ -72,14 +76,35 @@ class Stall:
         return None
 
     def _closing(self) -> str | None:
-        run = self._run
-        num_bytes = sum(part.num_bytes for part in run.receiver.parts)
-        limit = max(self._floor_s, num_bytes * (len(run.participants.sampled) + 3) / BYTES_PER_S)
-        if self._works_for(("closing", run.state.round_index)) <= limit:
+        r, sampled = self._run.state.round_index, self._run.participants.sampled
+        return self._writing(("closing", r), f"closing round {r + 1}", len(sampled) + 3)
+
+    def _writing(self, work: object, what: str, num_vectors: int) -> str | None:
+        """The disk takes longer than it should."""
+        num_bytes = sum(part.num_bytes for part in self._run.receiver.parts)
+        limit = max(self._floor_s, num_bytes * num_vectors / BYTES_PER_S)
+        if self._works_for(work) <= limit:
             return None
         return (
-            f"closing round {run.state.round_index + 1} takes unusually long: the disk of "
-            f"{run.folder} hangs, or this machine is overloaded"
+            f"{what} takes unusually long: the disk of {self._run.folder} hangs, or this machine "
+            "is overloaded"
+        )
+
+    def _testing(self) -> str | None:
+        """Nobody who is to test the last model gets on with it; or it is written for too long."""
+        run = self._run
+        untested = run.untested()
+        if not untested:
+            return self._writing("ending", "writing the final model", ENDING_VECTORS)
+        at, why = run.clock(), {}
+        for silo_id in untested:
+            gone = self._gone(silo_id)
+            if gone is None and not self._signs.rests(silo_id, at):
+                return None
+            why[silo_id] = gone or f"{self._doing(silo_id)}, and no further"
+        return (
+            f"the final model is not tested. {_told(why)}. The run ends without their numbers "
+            f"{run.config.evaluation_deadline_s:g} s after its last round"
         )
 
     def _collecting(self) -> str | None:

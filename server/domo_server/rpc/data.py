@@ -81,7 +81,7 @@ class DataServicer:
             )
             await context.write(answer.SerializeToString())
             return
-        if assignment.action == "train":
+        if assignment.action != "end":
             run.participants.try_again(session.silo_id)
         have = set(request.have)
         held = {p.digest: p.num_bytes for p in request.partial}

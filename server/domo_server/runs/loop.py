@@ -122,6 +122,7 @@ class RunLoop:
                 return False
             if run.pause_wanted != (run.state.phase is Phase.PAUSED):
                 await self._pause_or_resume()
+                continue  # what the admin wants may have changed meanwhile
             if run.state.phase is Phase.PAUSED or not run.participants.sampled:
                 paused = run.state.phase is Phase.PAUSED
                 run.waits_for("paused by the admin" if paused else NOBODY)

@@ -234,8 +234,10 @@ class Receiver:
             self._broadcast.notify()  # a model is tested
 
     def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
-        """A silo says that its round failed."""
-        if round_index == self._state().round_index and silo_id in self._participants.sampled:
+        """A silo says that its round, or its test of the last model, failed."""
+        state = self._state()
+        here = silo_id in self._participants.sampled or state.phase is Phase.EVALUATING
+        if round_index == state.round_index and here:
             self._participants.fail(silo_id, text)
         self._say(
             kinds.SILO_FAILED, f"{silo_id} failed in round {round_index + 1}: {text}", silo_id

@@ -156,6 +156,12 @@ class Run:
 
     # what silos ask
 
+    @property
+    def closes_last(self) -> bool:
+        """Whether its last round is being closed."""
+        last = self.state.round_index + 1 >= self.config.num_rounds
+        return last and self.state.phase is Phase.CLOSING
+
     def offers_to(self, session: Session) -> bool:
         """Whether this silo should be asked to take part."""
         return self.run_id not in session.declined and self.concerns(session)
