@@ -113,9 +113,7 @@ class Queue:
 
     async def _execute(self, row: RunRow) -> None:
         run = self._make(row)
-        if (tried := self.find(run.run_id)) is not None and tried.stuck is not None:
-            run.hold_up(QUEUE, tried.stuck)  # until it is loaded
-            run.waits_for(tried.stuck)
+        self._succeed(run)
         self.current = self._recent[run.run_id] = run
         self._recent = dict(list(self._recent.items())[-NUM_RECENT:])
         self._broadcast.notify()  # the current run
@@ -125,6 +123,13 @@ class Queue:
             self._stops.pop(run.run_id, None)
         finally:
             log_context(run=None)
+
+    def _succeed(self, run: Run) -> None:
+        """Say on what an earlier try of a run has said, until it is loaded."""
+        tried = self.find(run.run_id)
+        if tried is not None and tried.stuck is not None:
+            run.hold_up(QUEUE, tried.stuck)
+            run.waits_for(tried.stuck)
 
     def _make(self, row: RunRow) -> Run:
         run = Run(

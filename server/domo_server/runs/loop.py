@@ -86,6 +86,7 @@ class RunLoop:
             if run.saving is not None:
                 run.saving.cancel()  # it is done again at the next start
                 await asyncio.wait([run.saving])
+            run.model.let_go()  # silos may still ask how it ended; a next try loads it again
 
     # start
 

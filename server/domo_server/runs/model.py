@@ -65,6 +65,11 @@ class ServedModel:
         self._previous = self.current if self._kernel.fusion != "none" else None
         self.current = following
 
+    def let_go(self) -> None:
+        """Nobody fetches it any more: its files are closed, and its memory is free."""
+        self.current = self.frozen = self._previous = self._frozen_vector = None
+        self.vectors = {}
+
     def serve(self) -> None:
         """Make x_r available."""
         assert self.current is not None
