@@ -84,7 +84,7 @@ class Control(Protocol):
         """Hold a run: no round closes and none begins until `resume`; silos finish their steps.
 
         Raises:
-            ConfigError: No such run, it has ended, or it is not in its rounds.
+            ConfigError: No such run, it has ended, is not in its rounds, or closes its last one.
         """
         ...
 
