@@ -5,7 +5,7 @@ PYTHON ?= python3
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format protos golden simulate bench chaos crash-points soak up down clean
+.PHONY: help setup demo test check format protos oldest golden simulate bench chaos crash-points soak up down clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ format: setup  ## Format the code and mend what ruff can
 
 protos: setup  ## Regenerate the gRPC code
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/protos.sh
+
+oldest: setup  ## The tests of the wire with the oldest grpcio and protobuf that are allowed
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/oldest.sh
 
 golden: setup  ## Replay the stored trajectories only
 	@$(BIN)/pytest tests/golden

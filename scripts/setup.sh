@@ -17,4 +17,5 @@ echo "installing domo and what it needs: PyTorch is about 3 GB to download and 6
 echo "pip takes its CUDA build (x86-64 Linux), everything else about 150 MB; no data is downloaded"
 began=$(date +%s)
 "$venv/bin/pip" install --quiet --disable-pip-version-check -e '.[dev]'
+PATH="$(cd "$venv" && pwd)/bin:$PATH" bash scripts/protos.sh --fetch
 echo "installed in $(( $(date +%s) - began )) s"

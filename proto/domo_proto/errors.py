@@ -69,6 +69,7 @@ CAUSES = {
     ("CERTIFICATE_VERIFY_FAILED",): "its certificate is not signed by a CA that is trusted here; "
     "--tls-ca names the CA's file",
     ("Hostname Verification",): "its certificate is for another name than the one given here",
+    ("is not in peer certificate",): "its certificate is for another name than the one given here",
     ("WRONG_VERSION_NUMBER",): "it does not speak TLS",
     ("handshake failed",): "the TLS handshake failed; --tls-ca must name the CA of its certificate",
     ("failed to connect", "Socket closed"): "it hung up at once: it may want TLS (--tls-ca), or a "

@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -179,7 +178,7 @@ class EnrollResponse(_message.Message):
     LAYOUT_JSON_FIELD_NUMBER: _ClassVar[int]
     enrolled: bool
     layout_json: str
-    def __init__(self, enrolled: _Optional[bool] = ..., layout_json: _Optional[str] = ...) -> None: ...
+    def __init__(self, enrolled: bool = ..., layout_json: _Optional[str] = ...) -> None: ...
 
 class DeclineRequest(_message.Message):
     __slots__ = ("session", "run_id", "reason", "code")
@@ -233,7 +232,7 @@ class VectorInfo(_message.Message):
     digest: bytes
     sent: bool
     offset: int
-    def __init__(self, id: _Optional[_Union[VectorId, str]] = ..., num_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., sent: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[_Union[VectorId, str]] = ..., num_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., sent: bool = ..., offset: _Optional[int] = ...) -> None: ...
 
 class RoundHeader(_message.Message):
     __slots__ = ("action", "run_id", "round_index", "attempt", "num_rounds", "num_steps", "local_lr", "inference_scale", "vectors", "outcome", "outcome_text", "evaluate", "remaining_s", "counted_round", "counted_digest")
@@ -267,7 +266,7 @@ class RoundHeader(_message.Message):
     remaining_s: float
     counted_round: int
     counted_digest: bytes
-    def __init__(self, action: _Optional[_Union[Action, str]] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., attempt: _Optional[int] = ..., num_rounds: _Optional[int] = ..., num_steps: _Optional[int] = ..., local_lr: _Optional[float] = ..., inference_scale: _Optional[float] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., outcome: _Optional[str] = ..., outcome_text: _Optional[str] = ..., evaluate: _Optional[bool] = ..., remaining_s: _Optional[float] = ..., counted_round: _Optional[int] = ..., counted_digest: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., attempt: _Optional[int] = ..., num_rounds: _Optional[int] = ..., num_steps: _Optional[int] = ..., local_lr: _Optional[float] = ..., inference_scale: _Optional[float] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., outcome: _Optional[str] = ..., outcome_text: _Optional[str] = ..., evaluate: bool = ..., remaining_s: _Optional[float] = ..., counted_round: _Optional[int] = ..., counted_digest: _Optional[bytes] = ...) -> None: ...
 
 class UpdateHeader(_message.Message):
     __slots__ = ("session", "run_id", "round_index", "attempt", "vectors", "digest", "offset", "num_steps", "metrics")
@@ -306,7 +305,7 @@ class SubmitResponse(_message.Message):
     state: UploadState
     duplicate: bool
     text: str
-    def __init__(self, state: _Optional[_Union[UploadState, str]] = ..., duplicate: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[UploadState, str]] = ..., duplicate: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class UploadStatusRequest(_message.Message):
     __slots__ = ("session", "run_id", "round_index", "digest")
@@ -391,7 +390,7 @@ class ReportRequest(_message.Message):
     shares_log: bool
     longest_step_s: float
     failure_code: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: _Optional[bool] = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_busy", "process_memory_bytes", "memory_available_bytes", "memory_total_bytes", "disk_free_bytes")
