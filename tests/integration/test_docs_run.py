@@ -17,11 +17,11 @@ from domo_server import testing
 from examples import test_own_task as example
 from examples.own_task import OwnTask
 from tests.support.live.silos import agents, options
-from tests.unit.test_public_face import ROOT, blocks
+from tests.unit.test_public_face import SNIPPETS
 
 
-def block(page: str, with_: str) -> str:
-    (found,) = [b for b in blocks(ROOT / "docs" / page) if with_ in b]
+def block(with_: str) -> str:
+    (found,) = [b for name, b in SNIPPETS.items() if with_ in b and ".md " in name]
     return found
 
 
@@ -34,7 +34,7 @@ def test_a_simulation_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    left = run(block("bring-your-model.md", "domo.simulate"))
+    left = run(block("domo.simulate("))
     result = left["result"]
     assert f"{result.accuracies}\n" == capsys.readouterr().out
     assert len(result.accuracies) == 4
@@ -64,7 +64,7 @@ def test_a_model_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         rest.download_model(coordinator.run_ids[0], tmp_path / "model.safetensors")
     model = OwnTask().build_model()
     before = nn.utils.parameters_to_vector(model.parameters()).clone()
-    left = run(block("model-out.md", "load_weights"), model=model)
+    left = run(block("load_weights"), model=model)
     assert not torch.equal(before, nn.utils.parameters_to_vector(model.parameters()))
     assert (left["card"].method, left["card"].round_index) == ("DOMO", 2)
 
@@ -72,7 +72,7 @@ def test_a_model_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_rest_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = block("rest.md", "Coordinator(")
+    code = block("Coordinator(")
     with testing.coordinator() as coordinator:
         monkeypatch.setenv("DOMO_ADMIN_TOKEN", coordinator.token)
         with agents(coordinator.address, ["a", "b"], tmp_path, lambda i: options(shard=(i, 2))):
@@ -83,7 +83,7 @@ def test_rest_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_webhook_is_checked_as_the_page_says() -> None:
-    is_genuine = run(block("operations.md", "is_genuine"))["is_genuine"]
+    is_genuine = run(block("is_genuine"))["is_genuine"]
     secret, body, now = b"secret", b"{}", str(int(time.time()))
     signature = base64.b64encode(hmac.digest(secret, f"id.{now}.".encode() + body, hashlib.sha256))
     headers = {
@@ -97,7 +97,7 @@ def test_a_webhook_is_checked_as_the_page_says() -> None:
 
 
 def test_metrics_of_a_loop(tmp_path: Path) -> None:
-    code = block("monitoring.md", "SiloMetrics").replace("127.0.0.1:9464", "127.0.0.1:0")
+    code = block("SiloMetrics").replace("127.0.0.1:9464", "127.0.0.1:0")
     with testing.coordinator() as coordinator:
         run(code, server=coordinator.address, name="a")
         with coordinator.rest() as rest:

@@ -112,7 +112,8 @@ def used(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((a.name, "") for a in node.names if a.name.startswith("domo"))
         elif isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value)
-            if owner.startswith("domo") and f"{owner}.{node.attr}" not in known:
+            dotted = re.fullmatch(r"domo[\w.]*", owner)
+            if dotted and f"{owner}.{node.attr}" not in known:
                 yield owner, node.attr
 
 
