@@ -15,7 +15,7 @@ All numbers are little-endian. docs/protocol.md has a test vector.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -50,6 +50,16 @@ class VectorId(IntEnum):
     FROZEN = 6
     UPDATE = 7
     LOCAL_MOMENTUM = 8
+
+
+MODEL = (VectorId.X, VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
+"""What a model is, beside what never changes in a run."""
+
+
+def model_digest(digests: Mapping[VectorId, str]) -> str:
+    """Hex xxh3-128 of x_r with its buffers, from the digests of its vectors; for both ends."""
+    text = "".join(f"{v.name}:{digests[v]};" for v in MODEL if v in digests)
+    return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 class Frame(NamedTuple):

@@ -26,6 +26,7 @@ from domo_server.store.store import Store
 from domo_server.store.tables import metadata
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.silos import agents, options
+from tests.support.played.names import METRICS, NAMES, fill, orders
 
 psycopg = pytest.importorskip("psycopg", reason="no psycopg here")
 
@@ -135,6 +136,17 @@ def test_what_peers_may_say_has_room(database: str) -> None:
     values = {"instance_id": "i", "role": "trainer", "software_version": "1\0"}
     store.save_silo("a", device="c\0pu", **values)
     assert (store.silo("a").device, store.events_after(0, 1)[0].text) == ("cpu", "said")
+    store.close()
+
+
+def test_silos_are_ordered_byte_by_byte_whatever_the_locale(server: Server) -> None:
+    how = "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+    server.sql(f"CREATE DATABASE of_a_locale {how}")
+    rows = server.sql("SELECT unnest(ARRAY['Z', 'a', '_', '-']) AS n ORDER BY n", "of_a_locale")
+    assert [name for (name,) in rows] != ["-", "Z", "_", "a"], "it orders by its locale"
+    store = Store(open_database(server.url("of_a_locale")))
+    fill(store)
+    assert orders(store) == [*[NAMES] * 4, METRICS]
     store.close()
 
 

@@ -43,7 +43,7 @@ from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import SHORT, describe, sendable
 from domo_client.telemetry.log_tail import LogTail, journal
 from domo_client.telemetry.resources import measure
-from domo_proto.codec import VectorId
+from domo_proto.codec import VectorId, model_digest
 
 BUFFERS = (VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
 MAX_BACKOFF_S = 60.0
@@ -319,10 +319,12 @@ class Silo:
             self.on_step(rnd, done)
             return self._reporter.may_go_on()
 
+        tested = model_digest(turn.digests)
+
         def on_evaluation(sums: Mapping[str, Sum]) -> None:
             counts.lap("evaluating")
             try:
-                self.connection.control.report_evaluation(offer.run_id, r, sums)
+                self.connection.control.report_evaluation(offer.run_id, r, tested, sums)
             except ProtocolError as error:
                 if not self._came_back:
                     raise

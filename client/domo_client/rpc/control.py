@@ -115,13 +115,18 @@ class Control:
         """Say that this silo will not take part, and why."""
         self._ask(self._stub.Decline, pb.DeclineRequest(run_id=run_id, reason=reason, code=code))
 
-    def report_evaluation(self, run_id: str, model_index: int, sums: Mapping[str, Sum]) -> None:
+    def report_evaluation(
+        self, run_id: str, model_index: int, model_digest: str, sums: Mapping[str, Sum]
+    ) -> None:
         """Send sums over this silo's test data; those that measure nothing stay here."""
         metrics = {
             k: pb.MetricSum(total=s.total, num=s.num) for k, s in sums.items() if measures(k, s)
         }
         request = pb.ReportEvaluationRequest(
-            run_id=run_id, model_index=model_index, metrics=metrics
+            run_id=run_id,
+            model_index=model_index,
+            model_digest=bytes.fromhex(model_digest),
+            metrics=metrics,
         )
         self._ask(self._stub.ReportEvaluation, request)
 

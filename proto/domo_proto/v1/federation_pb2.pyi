@@ -336,7 +336,7 @@ class MetricSum(_message.Message):
     def __init__(self, total: _Optional[float] = ..., num: _Optional[float] = ...) -> None: ...
 
 class ReportEvaluationRequest(_message.Message):
-    __slots__ = ("session", "run_id", "model_index", "metrics")
+    __slots__ = ("session", "run_id", "model_index", "metrics", "model_digest")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -348,11 +348,13 @@ class ReportEvaluationRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_INDEX_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     model_index: int
     metrics: _containers.MessageMap[str, MetricSum]
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., model_index: _Optional[int] = ..., metrics: _Optional[_Mapping[str, MetricSum]] = ...) -> None: ...
+    model_digest: bytes
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., model_index: _Optional[int] = ..., metrics: _Optional[_Mapping[str, MetricSum]] = ..., model_digest: _Optional[bytes] = ...) -> None: ...
 
 class ReportEvaluationResponse(_message.Message):
     __slots__ = ()

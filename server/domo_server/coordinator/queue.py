@@ -81,12 +81,11 @@ class Queue:
     async def _work(self) -> None:
         while True:
             try:
-                rows = await asyncio.to_thread(self._store.all_runs)
-                waiting = [row for row in reversed(rows) if row.state not in ENDED]
-                if not waiting:
+                row = await asyncio.to_thread(self._store.next_run)
+                if row is None:
                     await self._broadcast.changed(1.0)  # a run may have come while we looked
                     continue
-                await self._execute(waiting[0])
+                await self._execute(row)
             except (OSError, TransportError) as error:  # such as a full disk: no restart is needed
                 self._hold(f"{said_by_disk(error)}; the coordinator tries again")
                 await self._rest()

@@ -26,7 +26,7 @@ from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
 from domo_server.dashboard.history import history_csv, history_parquet
 from domo_server.dashboard.models import RunOptions, run_options
 from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
-from domo_server.dashboard.silo_page import pick_events, silo_detail
+from domo_server.dashboard.silo_page import silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.view.interfaces import ReadModel
 
@@ -124,7 +124,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         ] = None,
     ) -> Sequence[Event]:
         """The newest events, oldest of them first. Ask again with `after` = the last id."""
-        return await pick_events(read, after, limit, run_id, silo_id, kind or (), level)
+        return await read.events(after, limit, run_id, silo_id, kind or (), level)
 
     @router.get(
         "/stream",

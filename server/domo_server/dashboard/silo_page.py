@@ -1,8 +1,6 @@
 """What a silo's page shows: its part in the run, its events, and what to do about its error."""
 
-from collections.abc import Collection, Sequence
-
-from domo.api.schema import Event, SiloDetail, SiloStatus
+from domo.api.schema import SiloDetail, SiloStatus
 from domo.errors import DISK_FULL, OUT_OF_MEMORY, OUTLIER
 from domo_server.view.interfaces import ReadModel
 
@@ -10,8 +8,6 @@ NUM_SILO_ROUNDS = 300
 """How many of the last rounds of a run its detail has a silo's part in, and the one that closes."""
 NUM_SILO_EVENTS = 50
 """How many of a silo's last events its detail has."""
-SCANNED = 10_000
-"""How many of the last events are looked through for those of a run, a silo or a kind."""
 _DATA = "Its operator starts it again with --data; `domo-client doctor` checks the folder."
 ADVICE = {
     OUT_OF_MEMORY: (
@@ -49,29 +45,6 @@ OTHER = (
 )
 
 
-async def pick_events(
-    read: ReadModel,
-    after: int = 0,
-    limit: int = 200,
-    run_id: str | None = None,
-    silo_id: str | None = None,
-    kinds: Collection[str] = (),
-    level: str | None = None,
-) -> Sequence[Event]:
-    """The newest `limit` events above `after` that concern all that is given, oldest first."""
-    if run_id is None and silo_id is None and not kinds and level is None:
-        return await read.events(after=after, limit=limit)
-    found = [
-        event
-        for event in await read.events(after=after, limit=SCANNED)
-        if (run_id is None or event.run_id == run_id)
-        and (silo_id is None or event.silo_id == silo_id)
-        and (not kinds or event.kind in kinds)
-        and (level is None or event.level == level)
-    ]
-    return found[-limit:]
-
-
 async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
     """The silo with its part in the rounds of the current (or newest) run, and its last events."""
     run = (await read.status()).current_run or next(iter(await read.runs()), None)
@@ -80,7 +53,7 @@ async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
         **silo.model_dump(),
         rounds_run_id=None if run is None else run.run_id,
         rounds=[] if run is None else await read.silo_rounds(run.run_id, silo.silo_id, first - 1),
-        events=await pick_events(read, limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
+        events=await read.events(limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
         advice=advice_on(silo.error, silo.error_code),
     )
 

@@ -174,7 +174,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         for name, (total, num) in sums.items():
             if not (abs(total) <= MAX_SUM and 1 / MAX_SUM <= num <= MAX_SUM):
                 raise ProtocolError(f"metric {name!r} is not a finite sum over a positive count")
-        await run.receiver.add_evaluation(session.silo_id, request.model_index, sums)
+        tested = request.model_digest.hex()[:32]
+        await run.receiver.add_evaluation(session.silo_id, request.model_index, sums, tested)
         return pb.ReportEvaluationResponse()
 
     @answers

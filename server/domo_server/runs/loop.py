@@ -19,7 +19,7 @@ from domo_server.rounds.alignment import Alignment
 from domo_server.rounds.state import Phase, Signal
 from domo_server.runs.durable import Durable, said_by_disk, set_state
 from domo_server.runs.ending import Ending
-from domo_server.runs.model import of_its_files
+from domo_server.runs.model import digest_of_model, of_its_files
 from domo_server.runs.recovery import load
 from domo_server.runs.roster import NOBODY
 from domo_server.runs.run import COMMIT, Run
@@ -179,6 +179,7 @@ class RunLoop:
             duration_s=duration_s,
             participants=[replace(part, cosine=cosine) for part, cosine in parts],
             drift=aligned.drift,
+            model_digest=digest_of_model(following),
         )
         changes: RunChanges = {
             "state": "EVALUATING" if r + 1 >= config.num_rounds else "OPEN",

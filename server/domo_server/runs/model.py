@@ -6,7 +6,7 @@ from domo.errors import CoordinatorUnavailableError, StateError
 from domo.methods import Kernel
 from domo.model.layout import Layout, Section
 from domo.model.tensor_file import TensorFile
-from domo_proto.codec import VectorId
+from domo_proto.codec import VectorId, model_digest
 from domo_server.runs.wire_vector import BUFFER_IDS, WireVector
 from domo_server.store.checkpoint import Checkpoint
 
@@ -14,6 +14,12 @@ from domo_server.store.checkpoint import Checkpoint
 def of_its_files(error: OSError | StateError) -> CoordinatorUnavailableError:
     """A file of a run is missing or damaged: silos wait until it is mounted, or restored."""
     return CoordinatorUnavailableError(f"{error}; mount or restore the run's files, or stop it")
+
+
+def digest_of_model(made: Checkpoint) -> str:
+    """What silos that have tested it say which model it was."""
+    names = {VectorId.X: "x", **{v: section.value for section, v in BUFFER_IDS.items()}}
+    return model_digest({v: made.digests[n] for v, n in names.items() if made.file.num_bytes(n)})
 
 
 class ServedModel:

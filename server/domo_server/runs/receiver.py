@@ -4,6 +4,7 @@ Everything here happens on the event loop except disk work, which runs on thread
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ from domo_server.store.spool import (
     update_path,
 )
 from domo_server.store.store import Store
+
+log = logging.getLogger(__name__)
 
 MAX_PARTS_SHOWN = 8
 
@@ -70,6 +73,7 @@ class Receiver:
         self.parts: Sequence[Part] = ()
         self.disk: str | None = None
         self.reported: dict[int, set[str]] = {}
+        self.model_digests: dict[int, str] = {}
         self.revision = 0
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -213,13 +217,31 @@ class Receiver:
     # numbers and failures
 
     async def add_evaluation(
-        self, silo_id: str, model_index: int, sums: Mapping[str, tuple[float, float]]
+        self,
+        silo_id: str,
+        model_index: int,
+        sums: Mapping[str, tuple[float, float]],
+        tested: str = "",
     ) -> None:
-        """Record a silo's sums for x_{model_index}."""
+        """Record a silo's sums for x_{model_index}, unless it tested one that was discarded.
+
+        Args:
+            silo_id: The silo.
+            model_index: Which model.
+            sums: Over its test data.
+            tested: Digest of the model; older silos say none.
+
+        Raises:
+            ProtocolError: There is no such model yet.
+        """
         if not 0 <= model_index <= self._state().round_index:
             raise ProtocolError(f"there is no model x_{model_index} yet")
-        add = self._store.add_evaluation
-        await asyncio.to_thread(add, self._run_id, model_index, silo_id, sums)
+        known = self.model_digests.get(model_index, "")
+        if known and tested and known != tested:
+            log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
+            return
+        numbers = (model_index, silo_id, sums, tested or None)
+        await asyncio.to_thread(self._store.add_evaluation, self._run_id, *numbers)
         self.reported.setdefault(model_index, set()).add(silo_id)
         self.revision += 1
         self._broadcast.notify()  # numbers are in

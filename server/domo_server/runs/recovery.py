@@ -46,10 +46,12 @@ async def load(run: Run, durably: Durable, row: RunRow) -> bool:
     """
     try:
         await _open_files(run, durably, row)
-        await _read_silos(run, row)
+        run.roster.load(await asyncio.to_thread(run.store.enrolled, run.run_id), row.roster)
         run.hold_up(QUEUE, None)  # what an earlier try said
         run.waits_for("")
         resumed = await _restore(run, durably, row)
+        for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
+            run.receiver.reported.setdefault(e.model_index, set()).add(e.silo_id)
     except StateError as error:
         if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):
             raise
@@ -81,12 +83,6 @@ async def _open_files(run: Run, durably: Durable, row: RunRow) -> None:
     run.model.load(layout, current, previous, frozen, digest)
     run.receiver.expect(layout)
     await durably(lambda: run.store.update_run(run.run_id, num_params=layout.num_params))
-
-
-async def _read_silos(run: Run, row: RunRow) -> None:
-    run.roster.load(await asyncio.to_thread(run.store.enrolled, run.run_id), row.roster)
-    for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
-        run.receiver.reported.setdefault(e.model_index, set()).add(e.silo_id)
 
 
 def committed(folder: Path, row: RunRow) -> Checkpoint:

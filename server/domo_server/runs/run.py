@@ -23,7 +23,7 @@ from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Broadcast
 from domo_server.rounds.state import Phase, RoundState, Signal, advance
 from domo_server.runs.assignment import Assignment, Counted
-from domo_server.runs.model import ServedModel, of_its_files
+from domo_server.runs.model import ServedModel, digest_of_model, of_its_files
 from domo_server.runs.participants import Participants
 from domo_server.runs.receiver import Receiver
 from domo_server.runs.roster import Roster
@@ -267,14 +267,18 @@ class Run:
 
     def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for their residuals."""
+        if record.model_digest is not None:
+            self.receiver.model_digests[record.round_index + 1] = record.model_digest
         for p in record.participants:
             self._counted[p.silo_id] = Counted(record.round_index, p.digest)
 
     def open_round(self) -> None:
         """Make x_r available and say whose turn it is."""
         assert self.roster.frozen is not None
+        assert self.model.current is not None
         self.model.serve()
         r = self.state.round_index
+        self.receiver.model_digests[r] = digest_of_model(self.model.current)
         last = r >= self.config.num_rounds
         self.participants.begin([] if last else self.config.participants_at(r, self.roster.frozen))
 

@@ -145,6 +145,7 @@ class RoundRecord:
         closed_at: When x_{r+1} was made; None until the commit, as all that follows.
         duration_s: Between the two.
         drift: Spread of the updates around their mean, relative to it.
+        model_digest: Of x_{r+1}; an older version recorded none.
     """
 
     round_index: int
@@ -158,17 +159,22 @@ class RoundRecord:
     closed_at: str | None = None
     duration_s: float | None = None
     drift: float | None = None
+    model_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """A silo's sum of one metric over its test data, for x_{model_index}."""
+    """A silo's sum of one metric over its test data, for x_{model_index}.
+
+    `model_digest` is that of the model that it tested; older versions say none.
+    """
 
     model_index: int
     silo_id: str
     metric: str
     total: float
     num: float
+    model_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

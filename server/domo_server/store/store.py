@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from domo.api.schema import ENDED, RunState
 from domo.errors import CoordinatorUnavailableError
 from domo_server.store.database import in_words
 from domo_server.store.rows import (
@@ -153,6 +154,21 @@ class Store:
         """All runs, newest first."""
         return self._rows(RunRow, select(runs).order_by(runs.c.number.desc()))
 
+    def next_run(self) -> RunRow | None:
+        """The first run of the queue that has not ended."""
+        waiting = select(runs).where(runs.c.state.not_in(ENDED)).order_by(runs.c.number).limit(1)
+        return self._one(RunRow, waiting)
+
+    def newest_run(self) -> RunRow | None:
+        """The last one that was queued."""
+        return self._one(RunRow, select(runs).order_by(runs.c.number.desc()).limit(1))
+
+    def count_runs(self) -> dict[RunState, int]:
+        """How many runs are in which state; in others there are none."""
+        counted = select(runs.c.state, func.count()).group_by(runs.c.state)
+        with self._transaction() as c:
+            return {state: int(num) for state, num in c.execute(counted)}
+
     # rosters
 
     def enroll(self, run_id: str, silo_id: str, place: Enrolment) -> None:
@@ -163,12 +179,13 @@ class Store:
             c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **asdict(place)))
 
     def enrolled(self, run_id: str) -> dict[str, Enrolment]:
-        """The enrolments of a run, by silo."""
+        """The enrolments of a run, by silo, in its order."""
 
         def place(run_id: str, silo_id: str, **values: Any) -> tuple[str, Enrolment]:
             return silo_id, Enrolment(**values)
 
-        return dict(self._rows(place, select(enrolments).where(enrolments.c.run_id == run_id)))
+        found = select(enrolments).where(enrolments.c.run_id == run_id)
+        return dict(self._rows(place, found.order_by(enrolments.c.silo_id)))
 
     # rounds
 
@@ -192,9 +209,9 @@ class Store:
             )
 
     def updates_of(self, run_id: str, round_index: int) -> list[AcceptedUpdate]:
-        """Accepted updates of a round."""
-        where = _round(updates, run_id, round_index)
-        return self._rows(accepted_update, select(updates).where(where))
+        """Accepted updates of a round, in order of silo."""
+        found = select(updates).where(_round(updates, run_id, round_index))
+        return self._rows(accepted_update, found.order_by(updates.c.silo_id))
 
     def begin_close(self, run_id: str, record: RoundRecord) -> None:
         """Record the set that a round is closed with; it never changes again."""
@@ -215,11 +232,13 @@ class Store:
             c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
 
     def reopen_round(self, run_id: str, round_index: int) -> None:
-        """Forget the set of a round that was not committed, and what came after it."""
+        """Forget the set of a round that was not committed, and what followed from it."""
         with self._transaction() as c:
             c.execute(delete(rounds).where(_round(rounds, run_id, round_index)))
             after = updates.c.round_index > round_index
             c.execute(delete(updates).where((updates.c.run_id == run_id) & after))
+            discarded = evaluations.c.model_index > round_index
+            c.execute(delete(evaluations).where((evaluations.c.run_id == run_id) & discarded))
 
     def round_at(self, run_id: str, round_index: int) -> RoundRecord | None:
         """One round, from when its set is recorded on."""
@@ -239,6 +258,7 @@ class Store:
                     duration_s=closed.duration_s,
                     participants=parts,
                     drift=closed.drift,
+                    model_digest=closed.model_digest,
                 )
             )
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
@@ -251,7 +271,12 @@ class Store:
     # evaluations
 
     def add_evaluation(
-        self, run_id: str, model_index: int, silo_id: str, sums: Mapping[str, Sequence[float]]
+        self,
+        run_id: str,
+        model_index: int,
+        silo_id: str,
+        sums: Mapping[str, Sequence[float]],
+        model_digest: str | None = None,
     ) -> None:
         """Record a silo's sums for x_{model_index}; replaces what it said before."""
         e = evaluations.c
@@ -267,6 +292,7 @@ class Store:
                         metric=metric,
                         total=total,
                         num=num,
+                        model_digest=model_digest,
                     )
                 )
 
@@ -275,7 +301,7 @@ class Store:
         e = evaluations.c
         order = (e.model_index, e.silo_id, e.metric)
         where = (e.run_id == run_id) & (e.model_index >= first)
-        columns = (*order, e.total, e.num)
+        columns = (*order, e.total, e.num, e.model_digest)
         return self._rows(EvaluationRow, select(*columns).where(where).order_by(*order))
 
     # silos and events
@@ -327,14 +353,32 @@ class Store:
                 )
             )
 
-    def events_after(self, after: int, limit: int) -> list[EventRow]:
-        """The newest `limit` events with a higher id, oldest first."""
-        newest = (
-            select(events)
-            .where(events.c.event_id > after)
-            .order_by(events.c.event_id.desc())
-            .limit(limit)
-        )
+    def events_after(
+        self,
+        after: int,
+        limit: int,
+        run_id: str | None = None,
+        silo_id: str | None = None,
+        kinds: Sequence[str] | None = None,
+        but: Sequence[str] = (),
+    ) -> list[EventRow]:
+        """The newest `limit` events with a higher id, oldest first.
+
+        Args:
+            after: The id.
+            limit: At most so many.
+            run_id: Only of this run.
+            silo_id: Only of this silo.
+            kinds: Only of these kinds.
+            but: And not of these.
+        """
+        e = events.c
+        where = [e.event_id > after]
+        where += [e.run_id == run_id] if run_id is not None else []
+        where += [e.silo_id == silo_id] if silo_id is not None else []
+        where += [e.kind.in_(kinds)] if kinds is not None else []
+        where += [e.kind.not_in(but)] if but else []
+        newest = select(events).where(*where).order_by(e.event_id.desc()).limit(limit)
         return self._rows(EventRow, newest)[::-1]
 
     # webhooks

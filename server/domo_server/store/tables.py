@@ -26,6 +26,12 @@ Count = BigInteger().with_variant(Integer, "sqlite")
 """Of parameters, samples and steps; SQLite's integers have 64 bits anyway."""
 
 
+def _silo_id(**options: Any) -> Column[str]:
+    """A silo's name, which is ordered byte by byte: PostgreSQL would go by its locale."""
+    kind = String(64).with_variant(String(64, collation="C"), "postgresql")
+    return Column("silo_id", kind, **options)
+
+
 class Said(TypeDecorator[str]):
     """Text that peers or people give. PostgreSQL keeps no NUL, so no database gets one."""
 
@@ -71,7 +77,7 @@ enrolments = Table(
     "enrolments",
     metadata,
     Column("run_id", String(128), primary_key=True),
-    Column("silo_id", String(64), primary_key=True),
+    _silo_id(primary_key=True),
     Column("role", String(16), nullable=False),
     Column("num_samples", Count, nullable=False),
     Column("num_eval_samples", Count, nullable=False),
@@ -92,6 +98,7 @@ rounds = Table(
     Column("left_out", JSON, nullable=False),
     Column("train_loss", Float),
     Column("drift", Float),
+    Column("model_digest", String(32)),
 )
 
 updates = Table(
@@ -99,7 +106,7 @@ updates = Table(
     metadata,
     Column("run_id", String(128), primary_key=True),
     Column("round_index", Integer, primary_key=True),
-    Column("silo_id", String(64), primary_key=True),
+    _silo_id(primary_key=True),
     Column("digest", String(32), nullable=False),
     Column("vectors", JSON, nullable=False),
     Column("num_steps", Count, nullable=False),
@@ -113,16 +120,17 @@ evaluations = Table(
     metadata,
     Column("run_id", String(128), primary_key=True),
     Column("model_index", Integer, primary_key=True),
-    Column("silo_id", String(64), primary_key=True),
+    _silo_id(primary_key=True),
     Column("metric", Said(64), primary_key=True),
     Column("total", Float, nullable=False),
     Column("num", Float, nullable=False),
+    Column("model_digest", String(32)),
 )
 
 silos = Table(
     "silos",
     metadata,
-    Column("silo_id", String(64), primary_key=True),
+    _silo_id(primary_key=True),
     Column("instance_id", Said(64), nullable=False),
     Column("role", String(16), nullable=False),
     Column("device", Said(128), nullable=False),
@@ -144,6 +152,8 @@ events = Table(
     Column("silo_id", String(64)),
 )
 Index("ix_events_run_id", events.c.run_id)
+Index("ix_events_silo_id", events.c.silo_id, events.c.event_id)
+Index("ix_events_kind", events.c.kind, events.c.event_id)
 
 webhooks = Table(
     "webhooks",

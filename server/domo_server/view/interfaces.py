@@ -4,7 +4,7 @@ The dashboard knows these and nothing else of the coordinator: no torch, no grpc
 themselves are `domo.api.schema`, which whoever reads them has too.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,8 +52,16 @@ class ReadModel(Protocol):
         """What it has shared of its log; nothing, of one not seen since the start."""
         ...
 
-    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
-        """Events with an id above `after`, oldest first."""
+    async def events(
+        self,
+        after: int = 0,
+        limit: int = 200,
+        run_id: str | None = None,
+        silo_id: str | None = None,
+        kinds: Collection[str] = (),
+        level: str | None = None,
+    ) -> Sequence[Event]:
+        """The newest events above `after` that concern all that is given, oldest first."""
         ...
 
     async def model_file(self, run_id: str) -> Path | None:

@@ -6,8 +6,7 @@ Of runs, the one under way is shown, or the newest; so the number of series does
 import asyncio
 import platform
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,7 +17,6 @@ from domo.api.schema import (
     RoundRecord,
     RunDetail,
     RunState,
-    RunSummary,
     SiloPhase,
     SiloStatus,
 )
@@ -85,14 +83,12 @@ class CoordinatorMetrics:
 
     async def text(self) -> bytes:
         """All metrics, as Prometheus reads them."""
-        runs, silos = await self._view.runs(), await self._view.silos()
-        shown = next((r for r in runs if r.state not in (*ENDED, "QUEUED")), None)
-        shown = shown or next(iter(runs), None)
-        detail = await self._view.run(shown.run_id) if shown is not None else None
+        counted, silos = await self._view.num_runs(), await self._view.silos()
+        detail = await self._view.shown_run()
         last = await self._last_round(detail)
         samples = [
             *self._process(),
-            *of_runs(runs),
+            *of_runs(counted),
             *of_run(detail, last),
             *of_silos(silos, detail, last),
         ]
@@ -117,11 +113,10 @@ class CoordinatorMetrics:
         yield Sample("domo_certificate_expiry_timestamp_seconds", self._c.expiry.own_end)
 
 
-def of_runs(runs: Sequence[RunSummary]) -> Iterator[Sample]:
+def of_runs(counted: Mapping[RunState, int]) -> Iterator[Sample]:
     """How many runs are in which state."""
-    states = Counter(run.state for run in runs)
     for state in get_args(RunState):
-        yield Sample("domo_runs", states[state], (state,))
+        yield Sample("domo_runs", counted.get(state, 0), (state,))
 
 
 def of_run(run: RunDetail | None, last: RoundRecord | None) -> Iterator[Sample]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from domo.api.schema import (
     Event,
     RoundRecord,
     RunDetail,
+    RunState,
     RunSummary,
     SiloLog,
     SiloRound,
@@ -25,6 +26,7 @@ from domo.model.model_file import open_model
 from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
+from domo_server.events.kinds import KINDS
 from domo_server.monitor.monitor import Watch
 from domo_server.runs.card import latest_metrics, make_card
 from domo_server.runs.recovery import committed
@@ -58,20 +60,38 @@ class CoordinatorView:
 
     async def status(self) -> Status:
         """Now."""
-        runs = await self.runs()
-        silos = await self.silos()
+        silos, counted = await self.silos(), await self.num_runs()
         current, own_end = self._c.queue.current, self._c.expiry.own_end
         return Status(
             version=domo.__version__,
             uptime_s=round(time.monotonic() - self._c.started_at, 3),
             grpc_address=self._address,
             tls=self._tls,
-            current_run=next((r for r in runs if current and r.run_id == current.run_id), None),
-            num_queued=sum(r.state == "QUEUED" for r in runs),
+            current_run=None if current is None else await self._after(current.run_id),
+            num_queued=counted.get("QUEUED", 0),
             num_silos_online=sum(s.phase != "offline" for s in silos),
             silos=silos,
             certificate_end=time_text(own_end) if own_end else None,
         )
+
+    async def num_runs(self) -> Mapping[RunState, int]:
+        """How many runs are in which state; the current one counts as loaded."""
+        counted = await asyncio.to_thread(self._store.count_runs)
+        current = self._c.queue.current
+        row = None if current is None else await asyncio.to_thread(self._store.run, current.run_id)
+        if row is not None:
+            now = (await self._summary(row)).state
+            counted[row.state] = counted.get(row.state, 1) - 1
+            counted[now] = counted.get(now, 0) + 1
+        return counted
+
+    async def shown_run(self) -> RunDetail | None:
+        """The run under way, or the newest."""
+        current = self._c.queue.current
+        if current is not None:
+            return await self.run(current.run_id)
+        newest = await asyncio.to_thread(self._store.newest_run)
+        return None if newest is None else await self.run(newest.run_id)
 
     async def runs(self) -> Sequence[RunSummary]:
         """All runs, newest first."""
@@ -126,12 +146,31 @@ class CoordinatorView:
         row = await asyncio.to_thread(self._store.silo, silo_id)
         return None if row is None else SiloLog(shared=False, lines=[], began_at=None)
 
-    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
-        """The newest events with an id above `after`, oldest first."""
+    async def events(
+        self,
+        after: int = 0,
+        limit: int = 200,
+        run_id: str | None = None,
+        silo_id: str | None = None,
+        kinds: Collection[str] = (),
+        level: str | None = None,
+    ) -> Sequence[Event]:
+        """The newest events above `after` that concern all that is given, oldest first."""
         await self._c.events.flush()
-        return await asyncio.to_thread(
-            lambda: [event_of(row) for row in self._store.events_after(after, limit)]
+        problems = {name for name, kind in KINDS.items() if kind.level == "problem"}
+        wanted = set(kinds) if kinds else None
+        if level == "problem":
+            wanted = problems if wanted is None else problems & wanted
+        found = await asyncio.to_thread(
+            self._store.events_after,
+            after,
+            limit,
+            run_id,
+            silo_id,
+            None if wanted is None else sorted(wanted),
+            sorted(problems) if level == "info" else (),
         )
+        return [event_of(row) for row in found]
 
     async def model_file(self, run_id: str) -> Path | None:
         """The newest committed x_r; None if no round is committed yet."""

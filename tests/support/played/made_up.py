@@ -1,7 +1,7 @@
 """A federation that is made up: what REST shows and changes, as plain lists."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +122,25 @@ class Federation:
             return None
         return SiloLog(shared=True, lines=self.log_lines, began_at=self.log_began_at)
 
-    async def events(self, after: int = 0, limit: int = 200) -> Sequence[Event]:
-        return [event for event in self.event_list if event.event_id > after][-limit:]
+    async def events(
+        self,
+        after: int = 0,
+        limit: int = 200,
+        run_id: str | None = None,
+        silo_id: str | None = None,
+        kinds: Collection[str] = (),
+        level: str | None = None,
+    ) -> Sequence[Event]:
+        found = [
+            event
+            for event in self.event_list
+            if event.event_id > after
+            and (run_id is None or event.run_id == run_id)
+            and (silo_id is None or event.silo_id == silo_id)
+            and (not kinds or event.kind in kinds)
+            and (level is None or event.level == level)
+        ]
+        return found[-limit:]
 
     async def model_file(self, run_id: str) -> Path | None:
         return self.model_path

@@ -20,6 +20,7 @@ from domo_server.store.rows import (
 )
 from domo_server.store.store import Store
 from domo_server.store.tables import metadata
+from tests.support.played.names import METRICS, NAMES, fill, orders
 
 
 @pytest.fixture
@@ -276,3 +277,48 @@ def test_threads_write_at_once(store: Store) -> None:
     assert errors == []
     assert len(store.events_after(0, 99)) == 20
     assert [len(store.enrolled(f"{n}-r")) for n in range(4)] == [5] * 4
+
+
+def test_silos_are_ordered_byte_by_byte(store: Store) -> None:
+    fill(store)
+    assert orders(store) == [*[NAMES] * 4, METRICS]
+
+
+def test_a_round_that_is_reopened_forgets_the_numbers_of_its_model(store: Store) -> None:
+    store.create_run(*a_run("r"))
+    store.begin_close("1-r", a_record(0))
+    for model_index, model_digest in ((0, None), (1, "x")):
+        store.add_evaluation("1-r", model_index, "a", {"loss": (3.0, 2)}, model_digest)
+    store.add_evaluation("2-r", 1, "a", {"loss": (3.0, 2)})
+    store.reopen_round("1-r", 0)
+    assert store.evaluations_of("1-r") == [EvaluationRow(0, "a", "loss", 3.0, 2)]
+    assert len(store.evaluations_of("2-r")) == 1
+
+
+def test_events_of_a_silo_are_found_among_many_others(engine: Engine, store: Store) -> None:
+    store.add_event("joined", "first", "1-r", "a")
+    with engine.begin() as c:
+        many = [{"at": "t", "kind": "refused", "text": "x", "silo_id": "b"}] * 10_001
+        c.execute(metadata.tables["events"].insert(), many)
+    assert [e.text for e in store.events_after(0, 50, silo_id="a")] == ["first"]
+    assert [e.text for e in store.events_after(0, 50, run_id="1-r")] == ["first"]
+    assert [e.text for e in store.events_after(0, 50, kinds=["joined", "left"])] == ["first"]
+    assert [e.text for e in store.events_after(0, 50, but=["refused"])] == ["first"]
+    assert [e.event_id for e in store.events_after(0, 2, silo_id="b")] == [10_001, 10_002]
+    assert store.events_after(0, 50, kinds=[]) == []
+    with engine.connect() as c:
+        for where, index in (("silo_id = 'a'", "silo_id"), ("kind IN ('joined')", "kind")):
+            query = f"SELECT * FROM events WHERE {where} ORDER BY event_id DESC LIMIT 50"
+            plan = c.execute(text(f"EXPLAIN QUERY PLAN {query}")).all()
+            assert f"ix_events_{index}" in str(plan)
+
+
+def test_the_next_run_the_newest_and_how_many(store: Store) -> None:
+    assert (store.next_run(), store.newest_run(), store.count_runs()) == (None, None, {})
+    for name in ("a", "b", "c", "d"):
+        store.create_run(*a_run(name))
+    store.update_run("1-a", state="FAILED")
+    store.update_run("2-b", state="PAUSED")
+    assert store.next_run() == store.run("2-b")
+    assert store.newest_run() == store.run("4-d")
+    assert store.count_runs() == {"FAILED": 1, "PAUSED": 1, "QUEUED": 2}
