@@ -10,7 +10,7 @@ import pytest
 from domo.errors import ConfigError
 from domo_server.silos.sessions import RETURN_S
 from domo_server.store.rows import Enrolment
-from tests.support.played.lab import SILOS, Lab, life, opened, play
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
 
 A, B, C, D = SILOS
 PROCEED = {"on_missing": "proceed", "min_silos": 3}
@@ -427,6 +427,21 @@ def test_with_a_roster_the_tables_are_checked_at_submission(tmp_path: Path) -> N
 
     with pytest.raises(ConfigError, match="weights has no entry for site-b"):
         play(go())
+
+
+def test_numbers_of_a_model_that_was_discarded_are_left_out(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        now, other = lab.run.model_digests[0], "0" * 32
+        assert now != other
+        sums = {"loss": (1.0, 2.0)}
+        await lab.run.add_evaluation(A, 0, sums, other)
+        assert (lab.store.evaluations_of(RUN_ID), lab.run.reported) == ([], {})
+        await lab.run.add_evaluation(A, 0, sums, now)
+        await lab.run.add_evaluation(B, 0, sums)  # an older version's silo
+        kept = [(e.silo_id, e.model_digest) for e in lab.store.evaluations_of(RUN_ID)]
+        assert kept == [(A, now), (B, None)]
+
+    scene(tmp_path, act)
 
 
 def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Path) -> None:

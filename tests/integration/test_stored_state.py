@@ -1,6 +1,7 @@
 """What an older domo left behind, killed with a round open, opens and goes on to the same end."""
 
 import json
+import sqlite3
 import tarfile
 from pathlib import Path
 
@@ -35,3 +36,11 @@ def test_a_run_that_an_older_version_began_ends_with_its_bytes(tmp_path: Path) -
         assert (end["state"], end["complete"]) == ("FINISHED", True), end
         assert end["checkpoint_digest"] == expected["checkpoint_digest"]
         assert end["metrics"] == expected["metrics"]
+    with sqlite3.connect(tmp_path / "coordinator" / "coordinator.db") as db:
+        made = dict(db.execute("SELECT round_index + 1, model_digest FROM rounds").fetchall())
+        told = db.execute("SELECT DISTINCT model_index, model_digest FROM evaluations").fetchall()
+    db.close()
+    before = expected["rounds_done"]
+    assert all(made[i] is None for i in range(1, before + 1)), "none was kept then"
+    assert None not in [made[i] for i in range(before + 1, 7)]
+    assert {(i, d) for i, d in told if i > before} == {(i, made[i]) for i in made if i > before}
