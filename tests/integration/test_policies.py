@@ -431,13 +431,13 @@ def test_with_a_roster_the_tables_are_checked_at_submission(tmp_path: Path) -> N
 
 def test_numbers_of_a_model_that_was_discarded_are_left_out(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
-        now, other = lab.run.model_digests[0], "0" * 32
+        now, other = lab.run.receiver.model_digests[0], "0" * 32
         assert now != other
         sums = {"loss": (1.0, 2.0)}
-        await lab.run.add_evaluation(A, 0, sums, other)
-        assert (lab.store.evaluations_of(RUN_ID), lab.run.reported) == ([], {})
-        await lab.run.add_evaluation(A, 0, sums, now)
-        await lab.run.add_evaluation(B, 0, sums)  # an older version's silo
+        await lab.run.receiver.add_evaluation(A, 0, sums, other)
+        assert (lab.store.evaluations_of(RUN_ID), lab.run.receiver.reported) == ([], {})
+        await lab.run.receiver.add_evaluation(A, 0, sums, now)
+        await lab.run.receiver.add_evaluation(B, 0, sums)  # an older version's silo
         kept = [(e.silo_id, e.model_digest) for e in lab.store.evaluations_of(RUN_ID)]
         assert kept == [(A, now), (B, None)]
 
