@@ -1,26 +1,17 @@
-"""What the commands of `domo.remote.cli` do that change something or tell what happened."""
+"""What the commands of `domo.remote.cli` do that change something, and the token that they need."""
 
-import json
 import os
 import re
-import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from platformdirs import user_state_path
 
 from domo.api.client import Coordinator
-from domo.api.schema import Event
-from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.errors import ConfigError
 from domo.ops.config_file import load_runs, validate
-from domo.ops.console import complain, console, say
+from domo.ops.console import say
 from domo.run_config import RunConfig
-
-FOLLOW_S = 1.0
-"""How often `domo events --follow` asks."""
-_PAGE = 1000
 
 
 def default_token_file() -> Path:
@@ -122,49 +113,3 @@ def readmit_silo(server: str, silo_id: str, token: str) -> None:
         say(f"{name} takes part again from the next round on")
     else:
         say(f"{name} may join again, with any state folder; start its domo-client")
-
-
-def show_events(
-    server: str, wanted: Mapping[str, Any], limit: int, follow: bool, as_json: bool
-) -> None:
-    """Print what happened, oldest first.
-
-    Args:
-        server: The dashboard's address.
-        wanted: `run_id`, `silo_id` and `kinds`; only these.
-        limit: How many of those that have happened.
-        follow: Go on with new ones; a coordinator that is away is waited for.
-        as_json: One object on each line.
-    """
-    seen, away = 0, False
-    with Coordinator(server) as coordinator:
-        page = coordinator.events(limit=limit, **wanted)
-        while True:
-            for event in page:
-                seen = event.event_id
-                show_event(event, as_json)
-            console.file.flush()
-            if not follow:
-                break
-            time.sleep(FOLLOW_S)
-            try:
-                page = coordinator.events(after=seen, limit=_PAGE, **wanted)
-                away = False
-            except CoordinatorUnavailableError as error:
-                if not away:
-                    complain(f"{error}; waiting for it")
-                page, away = [], True
-
-
-def show_event(event: Event, as_json: bool = False) -> None:
-    """Print one event as a line."""
-    if as_json:
-        say(json.dumps(event.model_dump(mode="json")))
-        return
-    at = datetime.fromisoformat(event.at).astimezone()
-    about = "/".join(name for name in (event.run_id, event.silo_id) if name)
-    where = f"[{about}] " if about else ""
-    say(
-        f"{at:%Y-%m-%d %H:%M:%S} {event.kind:<16} {where}{event.text}",
-        style=event.colour,
-    )

@@ -35,7 +35,7 @@ Timeout = Annotated[
 def status(server: Server = DASHBOARD, as_json: AsJson = False) -> None:
     """Show a coordinator's newest runs and its silos."""
     from domo.api.client import Coordinator
-    from domo.remote.tables import show_status
+    from domo.remote.show import show_status
 
     with Coordinator(server) as coordinator:
         show_status(coordinator, as_json)
@@ -55,7 +55,7 @@ def runs(
 ) -> None:
     """List runs, newest first."""
     from domo.api.client import Coordinator
-    from domo.remote.tables import show_runs
+    from domo.remote.show import show_runs
 
     wanted = {"state": state, "method": method, "task": task}
     with Coordinator(server) as coordinator:
@@ -67,7 +67,7 @@ def runs(
 def run(run: Run, server: Server = DASHBOARD, as_json: AsJson = False) -> None:
     """Show one run: how far it is, its numbers, its settings."""
     from domo.api.client import Coordinator
-    from domo.remote.tables import show_run
+    from domo.remote.show import show_run
 
     with Coordinator(server) as coordinator:
         show_run(coordinator, run, as_json)
@@ -85,7 +85,7 @@ def compare(
 ) -> None:
     """Show runs side by side: their numbers, and the settings that differ."""
     from domo.api.client import Coordinator
-    from domo.remote.tables import compare_runs
+    from domo.remote.show import compare_runs
 
     with Coordinator(server) as coordinator:
         compare_runs(coordinator, runs, all_settings, as_json)
@@ -127,7 +127,7 @@ def events(
     as_json: JsonLines = False,
 ) -> None:
     """Show what happened: rounds, silos that come and go, refusals and failures."""
-    from domo.remote.admin import show_events
+    from domo.remote.events import show_events
 
     wanted = {"run_id": run, "silo_id": silo, "kinds": kind or ()}
     show_events(server, wanted, limit, follow, as_json)

@@ -1,108 +1,26 @@
-"""Tables of what a coordinator has: its runs, its silos, one run, and runs side by side."""
+"""Tables for a terminal or a pipe, and what runs and silos are like in a cell."""
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from domo.api.client import Coordinator
 from domo.api.schema import (
-    RunDetail,
-    RunState,
     RunSummary,
     SiloStatus,
 )
-from domo.api.transport import quoted, understood
-from domo.errors import ConfigError
-from domo.ops.console import console, printable, say
+from domo.ops.console import console, printable
 
-NUM_RUNS = 10
-"""How many runs `domo status` shows."""
 NARROW = 72
 """Below so many columns a table has only those that matter most."""
 PIPE_WIDTH = 200
 """Columns where nobody's terminal says how many there are."""
 STATE_STYLES = {"FAILED": "red", "STOPPED": "yellow", "PAUSED": "yellow", "FINISHED": "green"}
-
-
-def show_status(coordinator: Coordinator, as_json: bool) -> None:
-    """Print the newest runs and all silos."""
-    if as_json:
-        body = {
-            "status": coordinator.ask("GET", "/status"),
-            "runs": coordinator.ask("GET", "/runs"),
-        }
-        say(json.dumps(body, indent=2))
-        return
-    status, runs = coordinator.status(), coordinator.runs()
-    tls = "TLS" if status.tls else "no TLS"
-    online = f"{status.num_silos_online} of {len(status.silos)} silos online"
-    where = f"coordinator {status.version} at {status.grpc_address} ({tls})"
-    say(f"{where}, up {duration(status.uptime_s)}, {online}")
-    _print_runs(runs[:NUM_RUNS])
-    if len(runs) > NUM_RUNS:
-        say(f"and {len(runs) - NUM_RUNS} older ones: domo runs")
-    if status.silos:
-        print_table(silo_table(status.silos, _width()))
-    else:
-        say("no silo has joined yet")
-
-
-def show_runs(
-    coordinator: Coordinator,
-    wanted: Mapping[str, str | Sequence[str] | None],
-    limit: int,
-    as_json: bool,
-) -> None:
-    """Print runs, newest first.
-
-    Args:
-        coordinator: Where from.
-        wanted: `state` (several), `method`, `task`, in any case; None or empty: any.
-        limit: The newest so many of those that fit.
-        as_json: One array of objects, as REST gives them.
-
-    Raises:
-        ConfigError: There is no such state.
-    """
-    states = [name.lower() for name in get_args(RunState)]
-    for state in wanted.get("state") or ():
-        if state.lower() not in states:
-            raise ConfigError(f"--state {state}: must be one of {', '.join(states)}")
-    as_given = coordinator.ask("GET", "/runs")
-    runs = understood(list[RunSummary], json.dumps(as_given))
-    found = [pair for pair in zip(runs, as_given, strict=True) if _fits(pair[0], wanted)][:limit]
-    if as_json:
-        say(json.dumps([given for _, given in found], indent=2))
-    else:
-        _print_runs([run for run, _ in found], any(wanted.values()))
-
-
-def _fits(run: RunSummary, wanted: Mapping[str, str | Sequence[str] | None]) -> bool:
-    for key, values in wanted.items():
-        choices = [values] if isinstance(values, str) else values or ()
-        if choices and str(getattr(run, key)).lower() not in {c.lower() for c in choices}:
-            return False
-    return True
-
-
-def _print_runs(runs: Sequence[RunSummary], chosen: bool = False) -> None:
-    if not runs:
-        say("no such runs" if chosen else "no run yet; start one: domo submit federation.toml")
-        return
-    wide = _width() >= NARROW
-    table = make_table("run", "state", "round", "accuracy", *(("loss", "what") if wide else ()))
-    for run in runs:
-        done = f"{run.rounds_done} of {run.num_rounds}"
-        what = " / ".join(filter(None, (stalled(run), run.detail)))
-        more = (number(run.loss), what) if wide else ()
-        add_row(table, run.run_id, state_text(run), done, percent(run.accuracy), *more)
-    print_table(table)
 
 
 def silo_table(silos: Iterable[SiloStatus], width: int) -> Table:
@@ -128,94 +46,6 @@ def rate(silo: SiloStatus) -> str:
 
     moving = {"downloading": silo.received_per_s, "uploading": silo.sent_per_s}.get(silo.phase)
     return f"{human_size(int(moving))}/s" if moving else ""
-
-
-def show_run(coordinator: Coordinator, run_id: str, as_json: bool) -> None:
-    """Print one run: what it is, how far it is, its numbers, and its settings."""
-    if as_json:
-        say(json.dumps(coordinator.ask("GET", f"/runs/{quoted(run_id)}"), indent=2))
-        return
-    run = coordinator.run(run_id)
-    rows = {
-        "run": run.run_id,
-        "state": state_text(run),
-        "what": run.detail,
-        "stalled": stalled(run),
-        "method": f"{run.method} on {run.task}",
-        "rounds": f"{run.rounds_done} of {run.num_rounds}",
-        "to go": "" if run.remaining_s is None else duration(run.remaining_s),
-        **final_numbers(run),
-        "all silos in all rounds": "" if run.complete is None else "yes" if run.complete else "no",
-        "roster": ", ".join(run.roster),
-        "waiting for": ", ".join(run.waiting_for),
-        "created": local_time(run.created_at),
-        "started": local_time(run.started_at),
-        "ended": local_time(run.finished_at),
-        "checkpoint": run.checkpoint_digest or "",
-    }
-    told = ("name", "method", "task", "num_rounds", "roster")
-    config = {k: setting(v) for k, v in run.config.items() if v is not None and k not in told}
-    rows |= {f"  {key}": value for key, value in config.items()}
-    table = Table(box=None, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        if value:
-            add_row(table, name, value)
-    print_table(table)
-
-
-def compare_runs(
-    coordinator: Coordinator, run_ids: Sequence[str], all_settings: bool, as_json: bool
-) -> None:
-    """Print runs side by side: their numbers, and the settings that differ.
-
-    Raises:
-        ConfigError: Fewer than two runs.
-    """
-    if len(run_ids) < 2:
-        raise ConfigError("what with what? Give two runs or more, as `domo runs` lists them")
-    runs = [coordinator.run(run_id) for run_id in run_ids]
-    numbers = {run.run_id: final_numbers(run) for run in runs}
-    keys = dict.fromkeys(key for run in runs for key in run.config)
-    if not all_settings:
-        keys = {k: None for k in keys if len({json.dumps(run.config.get(k)) for run in runs}) > 1}
-    if as_json:
-        body = [
-            {
-                "run_id": run.run_id,
-                "state": run.state,
-                "rounds_done": run.rounds_done,
-                "num_rounds": run.num_rounds,
-                "metrics": dict(run.metrics[-1].metrics) if run.metrics else {},
-                "settings": {key: run.config.get(key) for key in keys},
-            }
-            for run in runs
-        ]
-        say(json.dumps(body, indent=2))
-        return
-    table = make_table("", *(run.run_id for run in runs))
-    add_row(table, "state", *(state_text(run) for run in runs))
-    add_row(table, "round", *(f"{run.rounds_done} of {run.num_rounds}" for run in runs))
-    for name in dict.fromkeys(name for found in numbers.values() for name in found):
-        add_row(table, name, *(numbers[run.run_id].get(name, "-") for run in runs))
-    table.add_section()
-    for key in keys:
-        add_row(table, key, *(setting(run.config.get(key)) for run in runs))
-    print_table(table)
-    if not keys:
-        say("all settings are the same")
-
-
-def final_numbers(run: RunDetail) -> dict[str, str]:
-    """The newest test numbers of a run, by name, and the time that it took."""
-    found = run.metrics[-1].metrics if run.metrics else {}
-    names = sorted(found, key=lambda name: name != "accuracy")
-    shown = {f"test {n}": percent(found[n]) if n == "accuracy" else number(found[n]) for n in names}
-    if run.started_at and run.finished_at:
-        took = datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)
-        shown["time"] = duration(took.total_seconds())
-    return shown
 
 
 def stalled(run: RunSummary) -> str:
@@ -266,7 +96,7 @@ def local_time(text: str | None) -> str:
 def make_table(first: str, *columns: str, width: int | None = None) -> Table:
     """A table that gives names a third of the width, or 24 columns."""
     table = Table(box=None)
-    table.add_column(first, overflow="fold", min_width=min(24, (width or _width()) // 3))
+    table.add_column(first, overflow="fold", min_width=min(24, (width or terminal_width()) // 3))
     for column in columns:
         table.add_column(printable(column), overflow="fold")
     return table
@@ -282,8 +112,9 @@ def print_table(table: Table) -> None:
     if console.is_terminal:
         console.print(table)
     else:
-        Console(file=console.file, width=_width()).print(table)
+        Console(file=console.file, width=terminal_width()).print(table)
 
 
-def _width() -> int:
+def terminal_width() -> int:
+    """Columns of the terminal, or those that a pipe gets."""
     return console.width if console.is_terminal else max(console.width, PIPE_WIDTH)

@@ -21,7 +21,8 @@ from domo.api.schema import (
 from domo.errors import ConfigError, CoordinatorUnavailableError, DeadlineError, DomoError
 from domo.ops.console import complain, console, say
 from domo.ops.exit_codes import DONE, INTERRUPTED, OF_STATES
-from domo.remote.admin import show_event, submit_runs
+from domo.remote.admin import submit_runs
+from domo.remote.events import show_event
 from domo.remote.tables import stalled
 from domo.remote.watch_view import KEPT_EVENTS, result_line, view
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from domo.api.schema import Event, RunSummary, SiloStatus
 from domo.commands.main import app
 from domo.errors import CoordinatorUnavailableError
-from domo.remote import admin as remote
+from domo.remote import events as remote
 from tests.support.played.made_up import Federation
 from tests.support.played.serving import TOKEN, Served, serving
 
