@@ -84,7 +84,7 @@ def serve_counted(folder: Path) -> None:
 
     from domo_server.app import serve
     from domo_server.config import load_config
-    from domo_server.events.notifier import Broadcast as Notifier
+    from domo_server.events.notifier import Notifier
 
     counts = {"reads": 0, "wakes": 0}
 
@@ -94,7 +94,9 @@ def serve_counted(folder: Path) -> None:
     event.listen(Engine, "before_cursor_execute", read)
     until = Notifier.until
 
-    async def counted(self: Notifier, look: Callable[[], T | None], timeout_s: float) -> T | None:
+    async def counted(
+        self: Notifier, look: Callable[[], T | None], timeout_s: float, *who: str
+    ) -> T | None:
         end, asked = time.monotonic() + timeout_s, False
 
         def again() -> T | None:
@@ -103,7 +105,7 @@ def serve_counted(folder: Path) -> None:
             asked = True
             return look()
 
-        return await until(self, again, timeout_s)
+        return await until(self, again, timeout_s, *who)
 
     Notifier.until = counted  # type: ignore[method-assign, assignment]
 

@@ -192,7 +192,7 @@ async def _until_stopped(
             if states is not None and all(state in ENDED for state in states):
                 await coordinator.linger()
                 break
-        changed = asyncio.create_task(coordinator.broadcast.changed(1.0))
+        changed = asyncio.create_task(coordinator.changes.loops.changed(1.0))
         await asyncio.wait({waiter, lost, changed}, return_when=asyncio.FIRST_COMPLETED)
         changed.cancel()
     waiter.cancel()

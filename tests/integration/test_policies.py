@@ -397,7 +397,7 @@ def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
 def test_a_long_poll_ends_when_there_is_something_to_do(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.send_all(A)
-        asked = asyncio.create_task(lab.c.broadcast.until(lambda: lab.assignment(A), 60.0))
+        asked = asyncio.create_task(lab.c.changes.silos.until(lambda: lab.assignment(A), 60.0, A))
         await lab.send_all(B, C, D)
         assignment = await asked
         assert assignment is not None

@@ -31,7 +31,7 @@ from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.auth import Admin
 from domo_server.dashboard.errors import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.store.database import open_database
 from domo_server.store.rows import EventRow
 from domo_server.store.store import Store
@@ -347,7 +347,7 @@ def test_a_refusal_is_put_to_its_fields(
 
     async def refuse() -> ConfigError:
         store = Store(open_database(f"sqlite:///{tmp_path / 'db'}"))
-        submissions = Submissions(store, tmp_path, Broadcast())
+        submissions = Submissions(store, tmp_path, Changes())
         await submissions.submit(config)
         with pytest.raises(ConfigError) as caught:
             await submissions.submit(wanted)

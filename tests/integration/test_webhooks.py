@@ -26,7 +26,7 @@ from domo_server.config import ServerConfig, WebhookConfig, load_config
 from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Notifier
 from domo_server.integrations import webhooks
 from domo_server.integrations.webhook_message import Hook
 from domo_server.integrations.webhooks import Webhooks, complete_log
@@ -88,7 +88,7 @@ def is_signed(headers: dict[str, str], body: bytes, secret: str) -> bool:
 async def following(folder: Path, *hooks: WebhookConfig) -> AsyncIterator[EventLog]:
     """Webhooks over a log of events, without a coordinator."""
     store = Store(open_database(f"sqlite:///{folder / 'coordinator.db'}"))
-    events = EventLog(store, Broadcast(), Counters())
+    events = EventLog(store, Notifier(), Counters())
     them = Webhooks(hooks, store, events, Federation(), "https://domo.example.org/")
     await them.start()
     try:

@@ -12,7 +12,7 @@ from domo_server.coordinator.submission import Submissions
 from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.silos.certificate_expiry import Expiry
 from domo_server.silos.sessions import Sessions
 from domo_server.store.store import Store
@@ -43,17 +43,17 @@ class Coordinator:
         self.long_poll_s, self.durable_updates = long_poll_s, durable_updates
         self.clock = clock
         self.sessions = Sessions(report_interval_s, clock)
-        self.broadcast = Broadcast()
+        self.changes = Changes()
         self.counters = Counters()
-        self.events = EventLog(store, self.broadcast, self.counters)
+        self.events = EventLog(store, self.changes.page, self.counters)
         self.expiry = Expiry(self.sessions, partial(self.events.say, kinds.CERTIFICATE))
         dropped: dict[str, str] = {}
-        self.submissions = Submissions(store, state_dir, self.broadcast)
+        self.submissions = Submissions(store, state_dir, self.changes)
         self.queue = Queue(
-            store, state_dir, self.sessions, dropped, self.broadcast, self.events, clock
+            store, state_dir, self.sessions, dropped, self.changes, self.events, clock
         )
         self.registry = Registry(
-            store, self.sessions, dropped, self.queue, self.broadcast, self.events
+            store, self.sessions, dropped, self.queue, self.changes, self.events
         )
         self.started_at = time.monotonic()
         self.stopping = False
@@ -66,7 +66,7 @@ class Coordinator:
     async def shutdown(self) -> None:
         """Finish what is being written, then stop; unfinished runs go on at the next start."""
         self.stopping = True
-        self.broadcast.notify()  # the end
+        self.changes.assigned()  # the end
         await self.queue.shutdown()
 
     async def linger(self) -> None:

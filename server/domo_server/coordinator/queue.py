@@ -12,7 +12,7 @@ from domo.names import plain
 from domo.ops.logs import log_context
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import said_by_disk
 from domo_server.runs.loop import RunLoop
@@ -38,7 +38,7 @@ class Queue:
         state_dir: Where runs keep their vectors.
         sessions: Who is connected.
         dropped: Silos that an admin has left out, and why.
-        broadcast: Told what changes.
+        changes: Told what changes.
         events: What happens, for people.
         clock: Monotonic seconds.
     """
@@ -49,13 +49,13 @@ class Queue:
         state_dir: Path,
         sessions: Sessions,
         dropped: Mapping[str, str],
-        broadcast: Broadcast,
+        changes: Changes,
         events: EventLog,
         clock: Callable[[], float],
     ):
         self._store, self._state_dir = store, state_dir
         self._sessions, self._dropped = sessions, dropped
-        self._broadcast, self._events, self._clock = broadcast, events, clock
+        self._changes, self._events, self._clock = changes, events, clock
         self.current: Run | None = None
         self._recent: dict[str, Run] = {}
         self._stops: dict[str, str] = {}
@@ -83,7 +83,7 @@ class Queue:
             try:
                 row = await asyncio.to_thread(self._store.next_run)
                 if row is None:
-                    await self._broadcast.changed(1.0)  # a run may have come while we looked
+                    await self._changes.loops.changed(1.0)  # a run may have come while we looked
                     continue
                 await self._execute(row)
             except (OSError, TransportError) as error:  # such as a full disk: no restart is needed
@@ -95,27 +95,28 @@ class Queue:
                 await self._rest()
             finally:
                 self.current = None
-            self._broadcast.notify()  # the current run
+            self._changes.assigned()  # the current run
 
     def _hold(self, text: str) -> None:
         log.error("%s", text)
         if self.current is not None:
             self.current.hold_up(QUEUE, text)
             self.current.waits_for(text)
-        self._broadcast.notify()  # why a run is held
+        self._changes.shown()  # why a run is held
 
     async def _rest(self) -> None:
         """Before a run is tried again; one that is now to stop is at once."""
         run = self.current
         asked = run is not None and run.stop_text is not None
-        await self._broadcast.until(lambda: run.stop_text if run and not asked else None, RETRY_S)
+        wish = self._changes.loops.until
+        await wish(lambda: run.stop_text if run and not asked else None, RETRY_S)
 
     async def _execute(self, row: RunRow) -> None:
         run = self._make(row)
         self._succeed(run)
         self.current = self._recent[run.run_id] = run
         self._recent = dict(list(self._recent.items())[-NUM_RECENT:])
-        self._broadcast.notify()  # the current run
+        self._changes.assigned()  # the current run
         log_context(run=run.run_id)
         try:
             await RunLoop(run, self._writing).execute(row)
@@ -137,7 +138,7 @@ class Queue:
             self.folder(row.run_id),
             self._store,
             self._sessions,
-            self._broadcast,
+            self._changes,
             self._events,
             self._dropped,
             self._clock,

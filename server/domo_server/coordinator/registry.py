@@ -8,7 +8,7 @@ from domo_server.coordinator.queue import Queue
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.silos.rates import Bucket
 from domo_server.silos.sessions import Session, Sessions
 from domo_server.store.rows import SiloChanges
@@ -26,7 +26,7 @@ class Registry:
         sessions: Who is connected.
         dropped: Silos that an admin has left out, and why; kept here.
         queue: Whose run is told.
-        broadcast: Told what changes.
+        changes: Told what changes.
         events: What happens, for people.
     """
 
@@ -36,11 +36,11 @@ class Registry:
         sessions: Sessions,
         dropped: dict[str, str],
         queue: Queue,
-        broadcast: Broadcast,
+        changes: Changes,
         events: EventLog,
     ):
         self._store, self._sessions, self.dropped = store, sessions, dropped
-        self._queue, self._broadcast, self._events = queue, broadcast, events
+        self._queue, self._changes, self._events = queue, changes, events
         self._joining = asyncio.Lock()
         self._new_names = Bucket(NEW_NAMES, NEW_NAMES_PER_S)
 
@@ -64,6 +64,7 @@ class Registry:
             known = row.instance_id if row and not row.readmitted else None
             session = self._sessions.join(known_instance=known, **session_values)
             await asyncio.to_thread(self._store.save_silo, **session_values)
+        self._changes.assigned(silo_id)  # calls of the session before are over
         self._events.say(kinds.JOINED, f"{silo_id} joined", silo_id=silo_id)
         return session
 
@@ -76,7 +77,7 @@ class Registry:
         session.fails(reason, code)
         text = f"{session.silo_id} declined {run_id}: {reason}"
         self._events.say(kinds.DECLINED, text, run_id, session.silo_id)
-        self._broadcast.notify()  # a silo is lost for a run
+        self._changes.moved()  # a silo is lost for a run
 
     async def drop(self, silo_id: str, reason: str) -> None:
         """Leave a silo out of all rounds from the open one on.
@@ -120,4 +121,4 @@ class Registry:
         current = self._queue.current
         run_id = current.run_id if current is not None else None
         self._events.say(kind, text, run_id, silo_id)
-        self._broadcast.notify()  # a silo's place
+        self._changes.assigned(silo_id)  # a silo's place

@@ -11,7 +11,7 @@ from domo.errors import ConfigError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig, sort_roster
 from domo.tasks import is_named
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
 
@@ -24,11 +24,11 @@ class Submissions:
     Args:
         store: Where they are recorded.
         state_dir: The coordinator's, for texts.
-        broadcast: Told once one is there.
+        changes: Told once one is there.
     """
 
-    def __init__(self, store: Store, state_dir: Path, broadcast: Broadcast):
-        self._store, self._state_dir, self._broadcast = store, state_dir, broadcast
+    def __init__(self, store: Store, state_dir: Path, changes: Changes):
+        self._store, self._state_dir, self._changes = store, state_dir, changes
         self._naming = asyncio.Lock()
 
     async def submit(self, config: RunConfig | Mapping[str, Any]) -> RunRow:
@@ -80,7 +80,7 @@ class Submissions:
         values = (name, config.model_dump(mode="json"), config.digest)
         row = await asyncio.to_thread(self._store.create_run, *values)
         log.info("[%s] queued: %s on %s", row.run_id, config.method, config.task)
-        self._broadcast.notify()  # a run is in the queue
+        self._changes.moved()  # a run is in the queue
         return row
 
 

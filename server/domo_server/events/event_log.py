@@ -9,7 +9,7 @@ from domo.errors import TransportError
 from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.kinds import EventKind
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Notifier
 from domo_server.silos.rates import Bucket
 from domo_server.store.store import Store, now_text
 
@@ -33,19 +33,19 @@ class EventLog:
 
     Args:
         store: Where events are recorded.
-        broadcast: Told once one is.
+        page: Told once one is.
         counters: Count them.
     """
 
-    def __init__(self, store: Store, broadcast: Broadcast, counters: Counters):
-        self._store, self._broadcast, self.counters = store, broadcast, counters
+    def __init__(self, store: Store, page: Notifier, counters: Counters):
+        self._store, self._page, self.counters = store, page, counters
         self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
         self._newest: asyncio.Future[None] | None = None
         self._refused = False
         self._rates: dict[str, Bucket] = {}
         self._left_out: dict[str, int] = {}
         self._telling: asyncio.TimerHandle | None = None
-        self.recorded = Broadcast()
+        self.recorded = Notifier()
 
     def say(
         self, kind: EventKind, text: str, run_id: str | None = None, silo_id: str | None = None
@@ -95,7 +95,7 @@ class EventLog:
     def _written(self, written: asyncio.Future[None]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:
             log.error("an event was not recorded: %s", error)
-        self._broadcast.notify()
+        self._page.notify()
         self.recorded.notify()
 
     async def flush(self) -> None:

@@ -71,7 +71,7 @@ class Watch:
         shown = {s.silo_id: self._c.sessions.away(s.silo_id) for s in self._c.sessions.all()}
         if shown != self._shown:
             self._shown = shown
-            self._c.broadcast.notify()
+            self._c.changes.moved()
         self._look_at_run(now)
 
     def stalled_run(self, run: Run) -> Stalled | None:
@@ -116,7 +116,7 @@ class Watch:
             old.text, old.at, old.calm_since = why, at, None
         else:
             return
-        run.broadcast.notify()
+        run.changes.shown()
 
     def _may_be_over(self, run: Run, old: Stalled, at: object, now: float) -> None:
         old.calm_since = old.calm_since or now
@@ -126,4 +126,4 @@ class Watch:
         if not run.state.ended:
             text = f"{run.config.title} moves again after {now - old.since:.0f} s"
             run.say(kinds.RUN_MOVES_AGAIN, text)
-        run.broadcast.notify()
+        run.changes.shown()

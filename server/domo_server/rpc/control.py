@@ -101,7 +101,8 @@ class FederationServicer(pb_grpc.FederationServicer):
                 return None
             return run
 
-        run = await self._coordinator.broadcast.until(look, self._coordinator.long_poll_s)
+        hold_s, silos = self._coordinator.long_poll_s, self._coordinator.changes.silos
+        run = await silos.until(look, hold_s, session.silo_id)
         if run is None or run.model.layout is None:
             return pb.WaitForRunResponse()
         return pb.WaitForRunResponse(
@@ -211,7 +212,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 and run.should_abandon(session.silo_id, request.round_index)
             ):
                 directive = pb.ABANDON_ROUND
-        self._coordinator.broadcast.notify()
+        self._coordinator.changes.shown()
         return pb.ReportResponse(directive=directive)
 
     @answers
@@ -219,6 +220,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         """A silo says goodbye."""
         session = self._callers.session(request.session, context)
         self._coordinator.sessions.leave(session, request.reason[:500])
+        self._coordinator.changes.assigned(session.silo_id)  # its calls are over
+        self._coordinator.changes.assigned(session.silo_id)  # its calls are over
         reason = f": {request.reason[:500]}" if request.reason else ""
         text = f"{session.silo_id} left{reason}"
         self._coordinator.events.say(kinds.LEFT, text, silo_id=session.silo_id)
@@ -228,18 +231,19 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Attend(self, request: pb.AttendRequest, context: Context) -> None:
         """Open for as long as the silo is there: it is cancelled when the connection breaks."""
         session = self._callers.session(request.session, context)
-        sessions, broadcast = self._coordinator.sessions, self._coordinator.broadcast
+        sessions, changes = self._coordinator.sessions, self._coordinator.changes
+        hold_s = self._coordinator.long_poll_s
 
         def over() -> bool | None:
             return self._coordinator.stopping or not sessions.is_current(session) or None
 
         session.attending += 1
         try:
-            while not await broadcast.until(over, self._coordinator.long_poll_s):
+            while not await changes.silos.until(over, hold_s, session.silo_id):
                 await context.write(pb.AttendResponse())
         except BaseException:  # cancelled, or nobody is there to write to
             session.attending -= 1
             sessions.broke(session)
-            broadcast.notify()
+            changes.moved()
             raise
         session.attending -= 1

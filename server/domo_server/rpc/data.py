@@ -72,7 +72,7 @@ class DataServicer:
 
         hold_s = self._coordinator.long_poll_s
         progress.made(hold_s)
-        assignment = await self._coordinator.broadcast.until(look, hold_s)
+        assignment = await self._coordinator.changes.silos.until(look, hold_s, session.silo_id)
         progress.made()
         if assignment is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"

@@ -49,13 +49,15 @@ class Durable:
                 self._show(text, text)
                 if failures == 1:
                     run.say(kinds.DISK, text)
-                    run.broadcast.notify()  # why the run waits
+                    run.changes.shown()  # why the run waits
             else:
                 if failures:
                     self._show(None, before)
                     run.say(kinds.DISK, "there is room again: the run goes on")
                 return done
-            await run.broadcast.until(lambda: None if self._who == END else run.stop_text, DISK_S)
+            await run.changes.loops.until(
+                lambda: None if self._who == END else run.stop_text, DISK_S
+            )
 
     def _show(self, why: str | None, detail: str) -> None:
         self._run.hold_up(self._who, why)
@@ -90,4 +92,4 @@ async def set_state(run: Run, durably: Durable, changes: RunChanges) -> None:
     """Record a state of a run, with its text, and tell everybody."""
     said: RunChanges = {**changes, "detail": run.detail}
     await durably(lambda: run.store.update_run(run.run_id, **said))
-    run.broadcast.notify()  # the run's state
+    run.changes.moved()  # the run's state

@@ -37,7 +37,7 @@ class Ending:
                 break
             run.check_files()
             run.waits_for(f"testing the final model at {', '.join(waiting)}")
-            await run.broadcast.changed(min(left, 1.0))
+            await run.changes.loops.changed(min(left, 1.0))
         await self.end(Signal.EVALUATED, f"all {run.state.round_index} rounds are committed")
 
     async def end(self, signal: Signal, text: str) -> None:

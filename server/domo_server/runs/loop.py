@@ -30,7 +30,7 @@ from domo_server.store.store import now_text
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 5.0
+LOOK_S = 1.0
 """A waiting run looks at least this often, so that its text stays true."""
 
 
@@ -101,7 +101,7 @@ class RunLoop:
             if run.stop_text is not None:
                 await self._ending.end(Signal.STOP, run.stop_text)
                 return
-            await run.broadcast.changed(1.0)
+            await run.changes.loops.changed(1.0)
         run.roster.freeze(silo_ids)
         values: RunChanges = {"state": "OPEN", "roster": silo_ids, "detail": ""}
         await self._durably(lambda: run.store.update_run(run.run_id, **values))
@@ -127,7 +127,7 @@ class RunLoop:
             if run.state.phase is Phase.PAUSED or not run.participants.sampled:
                 paused = run.state.phase is Phase.PAUSED
                 run.waits_for("paused by the admin" if paused else NOBODY)
-                await run.broadcast.changed(LOOK_S)
+                await run.changes.loops.changed(LOOK_S)
                 continue
             decision = run.participants.decide()
             run.waits_for(decision.text + run.notes_on(decision.missing))
@@ -137,7 +137,7 @@ class RunLoop:
                 continue
             if decision.action == "fail":
                 raise RoundTimeoutError(decision.text, decision.missing)
-            await run.broadcast.changed(min(decision.wait_s or LOOK_S, LOOK_S))
+            await run.changes.loops.changed(min(decision.wait_s or LOOK_S, LOOK_S))
 
     async def _pause_or_resume(self) -> None:
         run = self._run
@@ -220,6 +220,7 @@ class RunLoop:
             session = self._run.sessions.of(silo_id)
             if session is not None:
                 session.fails(f"update refused: {why}", OUTLIER)
+            self._run.changes.assigned(silo_id)  # it may send another one
         return bool(far)
 
     async def _sum(self, record: RoundRecord) -> tuple[Checkpoint, Alignment]:

@@ -19,7 +19,7 @@ from domo_proto.codec import VectorId
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.participants import Participants
 from domo_server.runs.roster import Roster
@@ -48,7 +48,7 @@ class Receiver:
         config: Its configuration.
         spool: Folder of its uploads.
         store: Where what is accepted is recorded.
-        broadcast: Told what has come.
+        changes: Told what has come.
         events: What happens, for people.
         roster: Who has enrolled.
         participants: The silos of the open round.
@@ -61,14 +61,14 @@ class Receiver:
         config: RunConfig,
         spool: Path,
         store: Store,
-        broadcast: Broadcast,
+        changes: Changes,
         events: EventLog,
         roster: Roster,
         participants: Participants,
         state: Callable[[], RoundState],
     ):
         self._run_id, self._config, self._spool = run_id, config, spool
-        self._store, self._broadcast, self._events = store, broadcast, events
+        self._store, self._changes, self._events = store, changes, events
         self._roster, self._participants, self._state = roster, participants, state
         self.parts: Sequence[Part] = ()
         self.disk: str | None = None
@@ -185,7 +185,7 @@ class Receiver:
         if self.disk is not None:
             self.disk = None
             self._say(kinds.DISK, "updates are kept again")
-        self._broadcast.notify()  # an update is in
+        self._changes.moved()  # an update is in
         return True
 
     def note_disk(self, why: str) -> None:
@@ -193,7 +193,7 @@ class Receiver:
         if self.disk is None:
             self._say(kinds.DISK, f"updates cannot be kept: {why}")
         self.disk = why
-        self._broadcast.notify()  # why the round waits
+        self._changes.shown()  # why the round waits
 
     async def find_updates(self, round_index: int) -> dict[str, AcceptedUpdate]:
         """Updates of a round that were accepted before a restart and are still whole, by silo."""
@@ -244,7 +244,7 @@ class Receiver:
         await asyncio.to_thread(self._store.add_evaluation, self._run_id, *numbers)
         self.reported.setdefault(model_index, set()).add(silo_id)
         self.revision += 1
-        self._broadcast.notify()  # numbers are in
+        self._changes.moved()  # numbers are in
 
     def note_tested(self, silo_id: str, model_index: int) -> None:
         """A silo says that it is through with testing a model, with or without numbers."""
@@ -253,7 +253,7 @@ class Receiver:
         reported = self.reported.setdefault(model_index, set())
         if silo_id not in reported:
             reported.add(silo_id)
-            self._broadcast.notify()  # a model is tested
+            self._changes.moved()  # a model is tested
 
     def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
         """A silo says that its round, or its test of the last model, failed."""
@@ -264,7 +264,7 @@ class Receiver:
         self._say(
             kinds.SILO_FAILED, f"{silo_id} failed in round {round_index + 1}: {text}", silo_id
         )
-        self._broadcast.notify()  # a silo is lost for the round
+        self._changes.moved()  # a silo is lost for the round
 
     def _say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:
         self._events.say(kind, text, self._run_id, silo_id)

@@ -20,7 +20,7 @@ from domo_proto.codec import VectorId
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Changes
 from domo_server.rounds.state import Phase, RoundState, Signal, advance
 from domo_server.runs.assignment import Assignment, Counted
 from domo_server.runs.model import ServedModel, digest_of_model, of_its_files
@@ -47,7 +47,7 @@ class Run:
         folder: Where it keeps its files.
         store: Durable metadata.
         sessions: Who is connected.
-        broadcast: Told what changes.
+        changes: Told what changes.
         events: What happens, for people.
         dropped: Silos that an admin has left out, and why.
         clock: Monotonic seconds.
@@ -60,14 +60,14 @@ class Run:
         folder: Path,
         store: Store,
         sessions: Sessions,
-        broadcast: Broadcast,
+        changes: Changes,
         events: EventLog,
         dropped: Mapping[str, str],
         clock: Callable[[], float] = time.monotonic,
     ):
         self.run_id, self.config = run_id, config
         self.folder, self.store, self.sessions = folder, store, sessions
-        self.broadcast, self.events, self.dropped, self.clock = broadcast, events, dropped, clock
+        self.changes, self.events, self.dropped, self.clock = changes, events, dropped, clock
         self.state = RoundState()
         self.roster = Roster(run_id, config, store, sessions, dropped)
         self.model = ServedModel(config.kernel)
@@ -77,7 +77,7 @@ class Run:
             config,
             folder / "spool",
             store,
-            broadcast,
+            changes,
             events,
             self.roster,
             self.participants,
@@ -101,12 +101,12 @@ class Run:
     def want_stop(self, text: str) -> None:
         """It is to end, as soon as its loop can."""
         self.stop_text = text
-        self.broadcast.notify()  # what the admin wants
+        self.changes.moved()  # what the admin wants
 
     def want_pause(self, wanted: bool = True) -> None:
         """It is to be held, or to go on."""
         self.pause_wanted = wanted
-        self.broadcast.notify()  # what the admin wants
+        self.changes.moved()  # what the admin wants
 
     # why it waits, in words
 
@@ -143,7 +143,7 @@ class Run:
         if self._damage is None:
             self._damage = of_its_files(error)
             self.say(kinds.DISK, f"a model cannot be sent: {self._damage}")
-            self.broadcast.notify()  # the run is to be loaded again
+            self.changes.moved()  # the run is to be loaded again
 
     def check_files(self) -> None:
         """See that silos can fetch what they need, unless the run is to stop.
@@ -191,7 +191,7 @@ class Run:
             self.say(kinds.ENROLLED, f"{silo_id} enrolled with {num_samples} samples", silo_id)
         session.run_id, session.phase = self.run_id, "enrolled"
         session.num_samples, session.num_eval_samples = num_samples, num_eval_samples
-        self.broadcast.notify()  # a silo has enrolled
+        self.changes.moved()  # a silo has enrolled
 
     def waits(self) -> str:
         """What a silo without an assignment waits for, in words that name no other silo."""
@@ -263,7 +263,7 @@ class Run:
     def loaded(self) -> None:
         """Silos may ask."""
         self.ready = True
-        self.broadcast.notify()  # the run is there
+        self.changes.assigned()  # the run is there
 
     def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for their residuals."""
@@ -294,7 +294,7 @@ class Run:
         """
         self.model.follow(following)
         self.saving, self.detail = saving, ""
-        saving.add_done_callback(lambda _: self.broadcast.notify())  # a round is committed
+        saving.add_done_callback(lambda _: self.changes.moved())  # a round is committed
         self.count(record)
         last = following.round_index >= self.config.num_rounds
         self.move(Signal.LAST_COMMITTED if last else Signal.COMMITTED)
@@ -313,14 +313,14 @@ class Run:
         """Take a silo that was just dropped out of the open round, unless its set is fixed."""
         if self.receiver.collects(self.state.round_index):
             self.participants.leave_out(silo_id)
-        self.broadcast.notify()  # who is in the round
+        self.changes.assigned(silo_id)  # who is in the round
 
     def take_back(self, silo_id: str) -> None:
         """A silo was re-admitted: from the next round on, or now where nobody is left."""
         self.participants.take_back(silo_id)
-        self.broadcast.notify()  # who is in the round
+        self.changes.assigned(silo_id)  # who is in the round
 
     def move(self, signal: Signal) -> None:
         """Advance the state and tell everybody."""
         self.state = advance(self.state, signal)
-        self.broadcast.notify()  # assignments
+        self.changes.assigned()  # assignments

@@ -196,7 +196,7 @@ class CoordinatorView:
         """Yields at once, and then after every change."""
         while not self._c.stopping:
             yield None
-            await self._c.broadcast.changed(5.0)
+            await self._c.changes.page.changed(5.0)
 
     def _live(self, row: RunRow) -> Run | None:
         current = self._c.queue.current

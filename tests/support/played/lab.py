@@ -104,7 +104,7 @@ class Lab:
     async def look(self) -> None:
         """Let the run decide its round again."""
         before = self.decided
-        self.c.broadcast.notify()
+        self.c.changes.moved()
         await self.until(lambda: self.decided > before, "decided")
 
     def pass_time(self, seconds: float) -> None:
@@ -114,7 +114,7 @@ class Lab:
             session = self.c.sessions.of(name)
             if session is not None:
                 self.c.sessions.get(session.token)
-        self.c.broadcast.notify()
+        self.c.changes.moved()
 
     async def advance(self, seconds: float) -> None:
         self.pass_time(seconds)

@@ -12,7 +12,7 @@ from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import BURST, EventLog
 from domo_server.events.kinds import EventKind
-from domo_server.events.notifier import Broadcast
+from domo_server.events.notifier import Notifier
 from domo_server.store.database import open_database
 from domo_server.store.store import Store
 
@@ -23,7 +23,7 @@ def test_events_are_recorded_in_order_before_the_log_closes(tmp_path: Path) -> N
     store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
 
     async def main() -> None:
-        events = EventLog(store, Broadcast(), Counters())
+        events = EventLog(store, Notifier(), Counters())
         for i in range(50):
             events.say(KIND, f"{i}", "1-r" if i % 2 else None, "site-a")
         await events.close()
@@ -39,10 +39,10 @@ def test_whoever_waits_is_told(tmp_path: Path) -> None:
     store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
 
     async def main() -> None:
-        broadcast = Broadcast()
-        events = EventLog(store, broadcast, Counters())
+        page = Notifier()
+        events = EventLog(store, page, Counters())
         async with asyncio.timeout(60):
-            changed = asyncio.create_task(broadcast.changed())
+            changed = asyncio.create_task(page.changed())
             await asyncio.sleep(0)
             events.say(KIND, "text")
             await changed
@@ -64,9 +64,9 @@ def test_an_event_that_cannot_be_recorded_harms_nobody(
     monkeypatch.setattr(store, "add_event", full)
 
     async def main() -> None:
-        broadcast = Broadcast()
-        events = EventLog(store, broadcast, Counters())
-        changed = asyncio.create_task(broadcast.changed())
+        page = Notifier()
+        events = EventLog(store, page, Counters())
+        changed = asyncio.create_task(page.changed())
         await asyncio.sleep(0)
         events.say(KIND, "text")
         async with asyncio.timeout(60):
@@ -95,7 +95,7 @@ def test_on_a_full_disk_who_asks_is_not_kept_waiting_and_all_follows_in_order(
     monkeypatch.setattr(store, "add_event", may_be_full)
 
     async def main() -> None:
-        events = EventLog(store, Broadcast(), Counters())
+        events = EventLog(store, Notifier(), Counters())
         async with asyncio.timeout(30):
             for i in range(3):
                 events.say(KIND, f"{i}")
@@ -121,7 +121,7 @@ def test_what_one_silo_causes_beyond_the_rate_is_counted_and_said_once(tmp_path:
     store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
 
     async def main() -> None:
-        events = EventLog(store, Broadcast(), Counters())
+        events = EventLog(store, Notifier(), Counters())
         for i in range(BURST + 12):
             events.say(kinds.SILO_FAILED, f"a {i}", "1-r", "a")
         events.say(kinds.SILO_FAILED, "b", "1-r", "b")
@@ -148,7 +148,7 @@ def test_what_was_left_out_is_said_while_the_coordinator_goes_on(
     store = Store(open_database(f"sqlite:///{tmp_path / 'c.db'}"))
 
     async def main() -> None:
-        events = EventLog(store, Broadcast(), Counters())
+        events = EventLog(store, Notifier(), Counters())
         async with asyncio.timeout(60):
             for _ in range(2):
                 for i in range(BURST + 1):
