@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 
 from domo_server.coordinator.coordinator import Coordinator
@@ -14,6 +15,8 @@ from domo_server.silos.sessions import Session
 log = logging.getLogger(__name__)
 
 TICK_S = 0.125
+SHARE = 0.03
+"""Of its time that the coordinator may spend looking: with a thousand silos it looks less often."""
 STALL_AFTER_S = 2.5
 CALM_S = 2.0
 """A stall is over when its cause has been away for this long, or the round gets further."""
@@ -56,19 +59,24 @@ class Watch:
     async def forever(self) -> None:
         """Look again and again."""
         while True:
+            begun = time.perf_counter()
             try:
                 self.look()
             except Exception:
                 log.exception("the watch failed")
-            await asyncio.sleep(TICK_S)
+            took = time.perf_counter() - begun
+            await asyncio.sleep(max(TICK_S, took / SHARE))
 
     def look(self) -> None:
         """Look once."""
         now = self._c.clock()
+        shown = {}
         for session in self._c.sessions.all():
             self._signs.look(session, now)
-            self._look_at(session)
-        shown = {s.silo_id: self._c.sessions.away(s.silo_id) for s in self._c.sessions.all()}
+            silo_id = session.silo_id
+            shown[silo_id] = away = self._c.sessions.away(silo_id)
+            if away is not None or silo_id in self._away:
+                self._look_at(session)
         if shown != self._shown:
             self._shown = shown
             self._c.changes.moved()
