@@ -165,3 +165,28 @@ def test_a_run_is_exported_from_its_coordinator(
         assert (early.exit_code, unknown.exit_code) == (6, 6)
     assert not Path("p").exists()
     assert not list(tmp_path.glob(".domo-export-*"))
+
+
+def test_a_checkpoint_that_is_pruned_while_it_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is read, then rounds go by, and its file is gone: the newer one is exported."""
+
+    async def go() -> None:
+        async with opened(tmp_path, roster=["site-a", "site-b"], num_rounds=4) as lab:
+            rows = []
+            for r in (1, 2):
+                await lab.send_all("site-a", "site-b")
+                await lab.round_open(r)
+                await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
+                rows.append(lab.store.run(RUN_ID))
+            old = rows[0]
+            assert old is not None
+            (lab.run.folder / "checkpoints" / str(old.checkpoint)).unlink()
+            answers = [old, old, *5 * [rows[1]]]
+            monkeypatch.setattr(lab.store, "run", lambda _: answers.pop(0))
+            path = await lab.view.model_file(RUN_ID)
+            assert path is not None
+            assert path.name.startswith("x2-")
+
+    play(go())

@@ -380,6 +380,33 @@ def test_model_is_a_download_named_by_round(
     assert "1-fedavg-x2.safetensors" in answer.headers["content-disposition"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "status", "content"), [({}, 200, MODEL), ({"Range": "bytes=1-2"}, 206, MODEL[1:3])]
+)
+def test_a_model_is_sent_though_a_newer_one_takes_its_place(
+    wanted: dict[str, str],
+    status: int,
+    content: bytes,
+    app: FastAPI,
+    federation: Federation,
+    tmp_path: Path,
+) -> None:
+    path = federation.model_path = tmp_path / "checkpoint"
+    path.write_bytes(MODEL)
+    run, asked = federation.run, []
+
+    async def later(run_id: str) -> Any:
+        asked.append(run_id)
+        if len(asked) == 2:
+            path.unlink()
+        return await run(run_id)
+
+    federation.run = later  # type: ignore[method-assign]
+    answer = get(app, "/runs/1-fedavg/model", headers=wanted)
+    assert (answer.status_code, answer.content) == (status, content)
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("tail", ["", "/rounds", "/history.json", "/model"])
 def test_an_unknown_run_is_named(app: FastAPI, tail: str) -> None:
     refused(get(app, f"/runs/9-none{tail}"), 404, "not_found", "9-none", "/api/v1/runs")

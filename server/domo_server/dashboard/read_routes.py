@@ -1,11 +1,13 @@
 """The routes that only read."""
 
+import os
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from domo.api.schema import (
     Event,
@@ -32,6 +34,26 @@ from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
 _MODEL_TRIES = 3
+
+
+class OpenFile(FileResponse):
+    """A file as it was when it was opened, whatever becomes of its name meanwhile.
+
+    Args:
+        file: Closed once it is sent.
+        name: What it is called at the other end.
+    """
+
+    def __init__(self, file: IO[bytes], name: str):
+        self._file, handle = file, file.fileno()
+        stat = os.fstat(handle)
+        kind = "application/octet-stream"
+        super().__init__(f"/dev/fd/{handle}", media_type=kind, filename=name, stat_result=stat)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, or the parts that are asked for."""
+        with self._file:
+            await super().__call__(scope, receive, send)
 
 
 def download(content: str | bytes, media_type: str, name: str) -> Response:
@@ -238,14 +260,13 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             if path is None:
                 raise no_model(run_id)
             try:
-                stat = await run_in_threadpool(path.stat)
+                file = await run_in_threadpool(path.open, "rb", 0)
             except FileNotFoundError:  # a newer checkpoint took its place
                 continue
             after = await detail(run_id)
             if before.rounds_done == after.rounds_done:  # else the name would tell a wrong round
-                name = f"{plain(run_id)}-x{after.rounds_done}.safetensors"
-                kind = "application/octet-stream"
-                return FileResponse(path, media_type=kind, filename=name, stat_result=stat)
+                return OpenFile(file, f"{plain(run_id)}-x{after.rounds_done}.safetensors")
+            file.close()
         message = "the model changed while it was being opened. Try again in a moment."
         raise ApiError(503, "unavailable", message, {"Retry-After": "1"})
 

@@ -21,7 +21,9 @@ from domo.api.schema import (
     SiloStatus,
     Status,
 )
+from domo.errors import StateError
 from domo.model.card import ModelCard, metadata_of
+from domo.model.flat import Section
 from domo.model.model_file import open_model
 from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
@@ -29,6 +31,7 @@ from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events.kinds import KINDS
 from domo_server.monitor.monitor import Watch
 from domo_server.runs.card import latest_metrics, make_card
+from domo_server.runs.model import of_its_files
 from domo_server.runs.recovery import committed
 from domo_server.runs.run import Run
 from domo_server.silos.rates import Pace
@@ -291,17 +294,24 @@ def _export_round(store: Store, folder: Path, run_id: str) -> Path:
     assert row is not None
     if final := _final(folder, row):
         return final
+    try:
+        return _export(store, folder, row)
+    except StateError as error:
+        if store.run(run_id) != row:  # its checkpoint was pruned: a newer one is committed
+            return _export_round(store, folder, run_id)
+        raise of_its_files(error) from error
+
+
+def _export(store: Store, folder: Path, row: RunRow) -> Path:
     layout, _ = open_model(folder / "x0.safetensors")
     card = make_card(store, row, layout.digest)
     edition = xxhash.xxh3_64_hexdigest(card.model_dump_json().encode())  # tests come later
     path = folder / "exports" / f"x{card.round_index}-{edition}.safetensors"
     if not path.exists():
-        frozen = folder / FROZEN_FILE
         state = committed(folder, row)
+        has_frozen = layout.num_bytes(Section.FROZEN)
+        frozen = TensorFile.open(folder / FROZEN_FILE) if has_frozen else None
         for old in path.parent.glob("*.safetensors"):
             old.unlink()
-        about = metadata_of(card, row.run_config())
-        export_model(
-            path, layout, state, TensorFile.open(frozen) if frozen.exists() else None, about
-        )
+        export_model(path, layout, state, frozen, metadata_of(card, row.run_config()))
     return path
