@@ -1,11 +1,21 @@
-"""What passes between a run and its silos, as values."""
+"""What each silo of a run is to do now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
+from domo_server.rounds.state import Phase, RoundState
+from domo_server.runs.model import ServedModel
+from domo_server.runs.participants import Participants
+from domo_server.runs.receiver import Receiver
+from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import WireVector
+from domo_server.store.rows import Enrolment, RoundRecord
+
+SKIPPED = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
+"""Vectors that are not needed to test a model."""
 
 
 class Counted(NamedTuple):
@@ -36,3 +46,76 @@ class Assignment:
     text: str = ""
     remaining_s: float | None = None
     counted: Counted | None = None
+
+
+class Assignments:
+    """Whose turn it is. Used from the event loop only.
+
+    Args:
+        config: The run.
+        dropped: Silos that an admin has left out, and why.
+        roster: Who has enrolled.
+        participants: The silos of the open round.
+        receiver: Knows who has tested which model.
+        model: The newest one.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        dropped: Mapping[str, str],
+        roster: Roster,
+        participants: Participants,
+        receiver: Receiver,
+        model: ServedModel,
+    ):
+        self._config, self._dropped, self._roster = config, dropped, roster
+        self._participants, self._receiver, self._model = participants, receiver, model
+        self._counted: dict[str, Counted] = {}
+
+    def count(self, record: RoundRecord) -> None:
+        """A round is closed with these updates: their silos are told, for their residuals."""
+        for p in record.participants:
+            self._counted[p.silo_id] = Counted(record.round_index, p.digest)
+
+    def of(self, silo_id: str, state: RoundState, evaluated_index: int) -> Assignment | None:
+        """What a silo is to do in a run that goes on; None: nothing yet.
+
+        Args:
+            silo_id: The silo.
+            state: Where the run is.
+            evaluated_index: The newest model that it has tested, as it says.
+        """
+        r, phase, model = state.round_index, state.phase, self._model
+        mine = self._roster.enrolled.get(silo_id)
+        if mine is None or model.current is None:
+            return None
+        tests = evaluated_index != r and self._is_to_test(silo_id, mine, r)
+        wanted = phase is Phase.OPEN and self._participants.awaits(silo_id)
+        if wanted and mine.role == "trainer":
+            return Assignment(
+                "train",
+                r,
+                state.attempt,
+                self._config.steps_at(r, silo_id, mine.num_samples),
+                self._config.lr_at(r),
+                model.current.inference_scale,
+                tests,
+                model.vectors,
+                counted=self._counted.get(silo_id),
+                remaining_s=self._participants.left_s,
+            )
+        if tests and phase in (Phase.OPEN, Phase.EVALUATING):
+            vectors = {v: w for v, w in model.vectors.items() if v not in SKIPPED}
+            return Assignment("evaluate", r, state.attempt, evaluate=True, vectors=vectors)
+        return None
+
+    def testers(self, model_index: int) -> list[str]:
+        """Silos whose numbers of a model are asked for, and not in."""
+        enrolled = sorted(self._roster.enrolled.items())
+        return [s for s, mine in enrolled if self._is_to_test(s, mine, model_index)]
+
+    def _is_to_test(self, silo_id: str, mine: Enrolment, model_index: int) -> bool:
+        reported = silo_id in self._receiver.reported.get(model_index, ())
+        may = mine.num_eval_samples > 0 and silo_id not in self._dropped
+        return may and not reported and self._config.evaluates_at(model_index)

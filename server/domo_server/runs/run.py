@@ -16,26 +16,23 @@ from domo.errors import (
     StateError,
 )
 from domo.run_config import RunConfig
-from domo_proto.codec import VectorId
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
 from domo_server.rounds.state import Phase, RoundState, Signal, advance
-from domo_server.runs.assignment import Assignment, Counted
+from domo_server.runs.assignment import Assignment, Assignments
 from domo_server.runs.model import ServedModel, digest_of_model, of_its_files
 from domo_server.runs.participants import Participants
 from domo_server.runs.receiver import Receiver
 from domo_server.runs.roster import Roster
 from domo_server.silos.sessions import Session, Sessions
 from domo_server.store.checkpoint import Checkpoint
-from domo_server.store.rows import Enrolment, RoundRecord
+from domo_server.store.rows import RoundRecord
 from domo_server.store.store import Store
 
 QUEUE, ROUND, COMMIT, END = "queue", "round", "commit", "end"
 """Who may hold a run up: its next try; its round; the commit of the one before; its end."""
-SKIPPED = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
-"""Vectors that are not needed to test a model."""
 
 
 class Run:
@@ -83,12 +80,14 @@ class Run:
             self.participants,
             lambda: self.state,
         )
+        self._assignments = Assignments(
+            config, dropped, self.roster, self.participants, self.receiver, self.model
+        )
         self.ready = False
         self.detail = ""
         self.stop_text: str | None = None
         self.pause_wanted = False
         self.saving: asyncio.Task[None] | None = None
-        self._counted: dict[str, Counted] = {}
         self._damage: CoordinatorUnavailableError | None = None
         self._held_up: dict[str, str] = {}
 
@@ -210,43 +209,14 @@ class Run:
 
     def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment | None:
         """What the silo is to do now; None: nothing yet."""
-        r, phase = self.state.round_index, self.state.phase
-        mine = self.roster.enrolled.get(silo_id)
         if self.state.ended:
-            return Assignment("end", r, outcome=phase.value, text=self.detail)
-        if mine is None or self.model.current is None:
-            return None
-        tests = evaluated_index != r and self._tests(silo_id, mine)
-        wanted = phase is Phase.OPEN and self.participants.awaits(silo_id)
-        if wanted and mine.role == "trainer":
-            return Assignment(
-                "train",
-                r,
-                self.state.attempt,
-                self.config.steps_at(r, silo_id, mine.num_samples),
-                self.config.lr_at(r),
-                self.model.current.inference_scale,
-                tests,
-                self.model.vectors,
-                counted=self._counted.get(silo_id),
-                remaining_s=self.participants.left_s,
-            )
-        if tests and phase in (Phase.OPEN, Phase.EVALUATING):
-            vectors = {v: w for v, w in self.model.vectors.items() if v not in SKIPPED}
-            return Assignment("evaluate", r, self.state.attempt, evaluate=True, vectors=vectors)
-        return None
-
-    def _tests(self, silo_id: str, mine: Enrolment) -> bool:
-        """Whether the numbers of the newest model are asked from a silo."""
-        r = self.state.round_index
-        reported = silo_id in self.receiver.reported.get(r, ())
-        may = mine.num_eval_samples > 0 and silo_id not in self.dropped
-        return may and not reported and self.config.evaluates_at(r)
+            r, outcome = self.state.round_index, self.state.phase.value
+            return Assignment("end", r, outcome=outcome, text=self.detail)
+        return self._assignments.of(silo_id, self.state, evaluated_index)
 
     def untested(self) -> list[str]:
         """Silos that are there and have not tested the newest model, though they are asked to."""
-        enrolled = sorted(self.roster.enrolled.items())
-        asked = [silo_id for silo_id, mine in enrolled if self._tests(silo_id, mine)]
+        asked = self._assignments.testers(self.state.round_index)
         return [s for s in asked if self.sessions.of(s) is None or self.sessions.is_online(s)]
 
     def should_abandon(self, silo_id: str, round_index: int) -> bool:
@@ -269,8 +239,7 @@ class Run:
         """A round is closed with these updates: their silos are told, for their residuals."""
         if record.model_digest is not None:
             self.receiver.model_digests[record.round_index + 1] = record.model_digest
-        for p in record.participants:
-            self._counted[p.silo_id] = Counted(record.round_index, p.digest)
+        self._assignments.count(record)
 
     def open_round(self) -> None:
         """Make x_r available and say whose turn it is."""
