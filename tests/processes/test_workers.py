@@ -46,6 +46,7 @@ def round_of_four(
         batch_size=4,
         run_seed=7,
         kernel=make_kernel("DOMO", HALF),
+        inference_scale=0.2,
     )
     flat = FlatModel(module)
     x_r = torch.linspace(-0.5, 0.5, flat.layout.num_params)
