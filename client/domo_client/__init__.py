@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from domo_client.loop.connect import connect
-    from domo_client.loop.silo import Outcome, Silo
+    from domo_client.loop.rounds import Outcome
+    from domo_client.loop.silo import Silo
     from domo_client.observe.prometheus import SiloMetrics
     from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
     from domo_proto.channel import TlsFiles
@@ -27,7 +28,7 @@ __all__ = [
 _HOME = {
     "LostRunError": "domo_client.rpc.control",
     "Offer": "domo_client.rpc.control",
-    "Outcome": "domo_client.loop.silo",
+    "Outcome": "domo_client.loop.rounds",
     "Silo": "domo_client.loop.silo",
     "SiloMetrics": "domo_client.observe.prometheus",
     "TlsFiles": "domo_proto.channel",

@@ -26,7 +26,8 @@ from domo.training.batches import BatchLoader
 from domo.training.initial import build_model
 from domo.training.local_round import LocalRound
 from domo.training.task_round import run_task_round
-from domo_client.loop.silo import Outcome, Silo
+from domo_client.loop.rounds import Outcome
+from domo_client.loop.silo import Silo
 from domo_client.observe.messages import Ui
 from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
 

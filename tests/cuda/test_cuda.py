@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from domo.methods import METHODS
-from domo.model.flat import FlatModel
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import simulate
@@ -18,9 +17,8 @@ from domo.training.devices import to_host
 from domo.training.local_round import LocalRound
 from domo.trial import shard_silos
 from domo_client.agent import AgentOptions
-from domo_client.loop.silo import Silo
+from domo_client.loop.rounds import Rounds
 from domo_client.rpc.assignment import Turn
-from domo_client.rpc.control import Offer
 from domo_client.telemetry.resources import measure
 from tests.golden import test_golden
 from tests.support.live import silos
@@ -66,14 +64,14 @@ def test_vectors_of_a_gpu_silo_lie_in_page_locked_memory_and_are_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: list[int] = []
-    fetch = Silo._round
+    hand_out = Rounds._hand_out
 
-    def seen(self: Silo, offer: Offer, flat: FlatModel, turn: Turn) -> LocalRound:
+    def seen(self: Rounds, turn: Turn) -> LocalRound:
         assert all(v.is_pinned() for v in turn.vectors.values())
         received.extend(v.data_ptr() for v in turn.vectors.values())
-        return fetch(self, offer, flat, turn)
+        return hand_out(self, turn)
 
-    monkeypatch.setattr(Silo, "_round", seen)
+    monkeypatch.setattr(Rounds, "_hand_out", seen)
     with federation(tmp_path) as fed:
         fed.start_server(f'[[runs]]\nname = "r"\nmethod = "DOMO"\n{COMMON}')
 

@@ -25,9 +25,10 @@ from domo.model.flat import FlatModel
 from domo.tasks.base import ArrayDataset
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
-from domo_client.loop import silo as session
+from domo_client.loop import rounds
 from domo_client.loop.heartbeat import Progress
-from domo_client.loop.silo import Outcome, Silo
+from domo_client.loop.rounds import Outcome, Rounds
+from domo_client.loop.silo import Silo
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
@@ -255,12 +256,11 @@ def test_a_round_for_which_memory_is_short_is_tried_again(
             raise short.pop()
         return LocalRound(flat, numbers, *args, **given)
 
-    def back_off(silo: Silo, seconds: float) -> float:
-        waited.append(silo.progress)
-        return seconds
+    def back_off(of: Rounds) -> None:
+        waited.append(of._reporter.progress)
 
-    monkeypatch.setattr(session, "LocalRound", make)
-    monkeypatch.setattr(Silo, "_back_off", back_off)
+    monkeypatch.setattr(rounds, "LocalRound", make)
+    monkeypatch.setattr(Rounds, "_back_off", back_off)
 
     def body(rnd: LocalRound) -> None:
         train(rnd)
@@ -274,18 +274,21 @@ def test_a_round_for_which_memory_is_short_is_tried_again(
     assert waited == [Progress("waiting", "1-domo-own.loop", round_index=1, loss=7.5)]
 
 
-def test_an_update_without_room_is_not_called_kept_and_goes_with_its_run(tmp_path: Path) -> None:
+def test_an_update_without_room_is_not_called_kept_and_goes_with_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unsaved = []
 
-    def room(error: Exception) -> None:
-        unsaved.append(silo.has_unsaved)
-        full.unlink()
+    def room(failure: str = "") -> None:
+        if failure:
+            unsaved.append(silo.has_unsaved)
+            full.unlink()
 
     run = own_run(tmp_path, model(), num_rounds=1)
     with coordinator(tmp_path, run) as server, join(server, tmp_path) as silo:
         full = tmp_path / "state-site-a" / "pending.bin"
         full.symlink_to("/dev/full")
-        silo._outbox._waits = room
+        monkeypatch.setattr(silo._reporter, "beat", room)
         silo.on_sent = lambda *_: unsaved.append(silo.has_unsaved)
         for rnd in silo.rounds(model()):
             train(rnd)

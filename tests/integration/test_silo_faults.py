@@ -12,7 +12,7 @@ from torch import nn
 import domo_client
 from domo.errors import TaskError
 from domo.tasks.base import ArrayDataset
-from domo_client.loop.silo import Silo
+from domo_client.loop.rounds import Rounds
 from domo_server.dashboard.silo_page import ADVICE, OTHER
 from tests.support.live.coordinator import coordinator, own_run
 
@@ -25,7 +25,7 @@ SENT = "no such file: /data/M\\udcfcller"
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed round is tried again at once."""
-    monkeypatch.setattr(Silo, "_back_off", lambda silo, seconds: seconds)
+    monkeypatch.setattr(Rounds, "_back_off", lambda rounds: None)
 
 
 @pytest.mark.usefixtures("no_pause")

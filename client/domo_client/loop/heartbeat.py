@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 
 from domo.errors import DomoError, code_of
+from domo.ops.logs import log_context
 from domo_client.rpc.connection import Connection
 from domo_client.telemetry.describe import describe
-from domo_client.telemetry.log_tail import LogTail
+from domo_client.telemetry.log_tail import LogTail, journal
 from domo_client.telemetry.resources import measure
 
 log = logging.getLogger(__name__)
@@ -33,18 +34,25 @@ class Progress:
 
 
 class Reporter(threading.Thread):
-    """Sends `progress` every few seconds and keeps the coordinator's directive.
+    """What a silo says of itself: sent every few seconds; keeps what the coordinator says to it.
 
     Args:
         connection: Where to.
         status_file: Rewritten after each heartbeat that was heard; `domo-client health` reads it.
         tail: The silo's log lines; None: they stay here.
+
+    Attributes:
+        progress: What is said.
+        device: Where it trains; None before the first run.
+        failed: Whether the round in hand has failed here.
+        waits_for: What the coordinator said that a run waits for.
     """
 
     def __init__(self, connection: Connection, status_file: Path, tail: LogTail | None = None):
         super().__init__(name="reporter", daemon=True)
         self.progress = Progress()
         self.device: torch.device | None = None
+        self.failed, self.waits_for = False, ""
         self._tail = tail
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
@@ -83,6 +91,29 @@ class Reporter(threading.Thread):
         except Exception as error:  # a bug; what the silo does in its rounds goes on
             log.error("this heartbeat could not be sent: %s", describe(error))
             log.debug("traceback", exc_info=True)
+
+    def now(
+        self, phase: str, run_id: str, round_index: int | None = None, num_steps: int = 0
+    ) -> Progress:
+        """What is said from now on; within a run, round and loss stay until new ones."""
+        old = self.progress
+        same = old.run_id == run_id
+        r = round_index if round_index is not None else old.round_index if same else 0
+        log_context(run=run_id, round=r + 1)
+        self.progress = Progress(phase, run_id, r, 0, num_steps, old.loss if same else None)
+        return self.progress
+
+    def fail(self, error: Exception) -> None:
+        """Say that the round in hand failed here."""
+        self.failed = True
+        self._connection.counts.failures += 1
+        self.note(logging.ERROR, f"failed: {describe(error)}")
+        self.beat(error)
+        self.now("waiting", self.progress.run_id)
+
+    def note(self, level: int, text: str) -> None:
+        """A line of the silo's journal."""
+        journal.log(level, "%s", text, extra={"silo": self._connection.session.silo_id})
 
     def forget(self) -> None:
         """A turn begins: what was said before is about another one."""

@@ -1,12 +1,13 @@
 """What becomes of a local round's result: encoded, kept on disk, sent until the round is over."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.model.flat import byte_view
 from domo.training.round_data import LocalResult
 from domo.update_format import encode_result
+from domo_client.loop.heartbeat import Reporter
 from domo_client.rpc.assignment import Turn
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import Offer
@@ -26,10 +27,9 @@ class Outbox:
     Args:
         connection: Where to.
         state: Where they are kept.
+        reporter: Knows whether the coordinator still wants the round in hand; told why an update
+            has to wait, or cannot go: then its round is made again.
         closed: Set once the silo has left.
-        wanted: Whether the coordinator still wants the round in hand.
-        failed: Told why an update cannot go: its round is to be made again.
-        waits: Told why it has to wait.
 
     Attributes:
         has_unsaved: Whether an update is in hand that is not on disk.
@@ -39,13 +39,11 @@ class Outbox:
         self,
         connection: Connection,
         state: SiloState,
+        reporter: Reporter,
         closed: threading.Event,
-        wanted: Callable[[], bool],
-        failed: Callable[[Exception], None],
-        waits: Callable[[Exception], None],
     ):
-        self._connection, self._state, self._closed = connection, state, closed
-        self._wanted, self._failed, self._waits = wanted, failed, waits
+        self._connection, self._state = connection, state
+        self._reporter, self._closed = reporter, closed
         self.has_unsaved = False
 
     def send(self, offer: Offer, turn: Turn, result: LocalResult) -> tuple[str, str] | None:
@@ -62,7 +60,7 @@ class Outbox:
                 left = encode_result(result, residual, dtype)
         except (DivergenceError, *SHORT) as error:
             self.has_unsaved = False
-            self._failed(error)
+            self._reporter.fail(error)
             return REFUSED, str(error)
 
         def keep_residual(digest: str) -> None:
@@ -91,10 +89,10 @@ class Outbox:
                 )
                 break
             except OSError as error:  # a full disk; the update waits in memory
-                self._waits(error)
+                self._reporter.beat(error)
                 self._closed.wait(wait_s)
                 wait_s = min(2 * wait_s, MAX_WAIT_S)
-                if self._closed.is_set() or not self._wanted():
+                if self._closed.is_set() or not self._reporter.may_go_on():
                     return None
         self.has_unsaved = False
         return self._submit(update, [view for _, view in data])
@@ -127,7 +125,7 @@ class Outbox:
                 raise
             updates[REFUSED.lower()] += 1
             self._state.drop_pending()
-            self._failed(error)
+            self._reporter.fail(error)
             return REFUSED, str(error)
 
 

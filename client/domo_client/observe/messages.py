@@ -9,7 +9,8 @@ from domo.ops.console import complain, console, say
 from domo.ops.folder_checks import human_size
 from domo.training.local_round import LocalRound
 from domo_client.loop.outbox import REFUSED
-from domo_client.loop.silo import Outcome, Silo
+from domo_client.loop.rounds import Outcome
+from domo_client.loop.silo import Silo
 from domo_client.observe.live import Board
 from domo_client.observe.panel import Panel
 from domo_client.rpc.control import Offer

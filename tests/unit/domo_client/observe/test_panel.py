@@ -46,7 +46,7 @@ class Drawn:
         self.now = self.counts.heard_at or 0.0
         self.silo, self.written = silo, io.StringIO()
         self.counts.bytes_sent = self.counts.bytes_received = 0
-        silo.waits_for, silo._reporter.progress = "", Progress()
+        silo._reporter.waits_for, silo._reporter.progress = "", Progress()
         self.console = Console(
             file=self.written, width=columns, force_terminal=True, color_system=None
         )
@@ -75,7 +75,7 @@ def test_a_round_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> No
     ]
     shown.panel.offer = OFFER
     run = {"run_id": "1-domo", "round_index": 3}
-    silo.waits_for = "round 4 has updates of 1 of its 4 silos"
+    silo._reporter.waits_for = "round 4 has updates of 1 of its 4 silos"
     shown.after(0.1, phase="waiting", **run)
     lines = shown.after(90.0)
     assert lines[1] == "1-domo: DOMO on digits, round 4 of 15"

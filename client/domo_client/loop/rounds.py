@@ -1,0 +1,260 @@
+"""The rounds of one run at a silo, a method for each step."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import NamedTuple
+
+from domo.errors import ProtocolError
+from domo.model.flat import FlatModel, digest
+from domo.model.layout import Section
+from domo.ops.logs import log_context
+from domo.tasks.base import Sum
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
+from domo_client.loop.heartbeat import Progress, Reporter
+from domo_client.loop.outbox import Outbox
+from domo_client.rpc.assignment import SECTIONS, Turn
+from domo_client.rpc.connection import Connection
+from domo_client.rpc.control import LostRunError, Offer
+from domo_client.state.folder import SiloState
+from domo_client.telemetry.describe import SHORT
+from domo_proto.codec import VectorId, model_digest
+
+BUFFERS = (VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 1.0, 60.0
+"""After a round that failed here."""
+
+
+class Outcome(NamedTuple):
+    """How a run ended.
+
+    Attributes:
+        run_id: The run.
+        state: FINISHED, FAILED or STOPPED.
+        text: Why.
+        num_rounds: Rounds that were committed.
+    """
+
+    run_id: str
+    state: str
+    text: str
+    num_rounds: int
+
+
+class Rounds:
+    """The rounds of one run.
+
+    Args:
+        connection: To the coordinator.
+        state: The silo's state folder.
+        reporter: What the silo says of itself.
+        outbox: For its updates.
+        closed: Set once the silo has left.
+        offer: The run.
+        flat: The silo's model.
+        samples: Size of the training data.
+        tests: Size of the test data.
+        on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        state: SiloState,
+        reporter: Reporter,
+        outbox: Outbox,
+        closed: threading.Event,
+        offer: Offer,
+        flat: FlatModel,
+        samples: int,
+        tests: int,
+        on_sent: Callable[[LocalRound, str, str], None],
+    ):
+        self._connection, self._state, self._reporter = connection, state, reporter
+        self._outbox, self._closed, self._on_sent = outbox, closed, on_sent
+        self._offer, self._flat, self._samples, self._tests = offer, flat, samples, tests
+        self._evaluated = -1  # the newest model that this silo is through with testing
+        self._test_failed = -1  # a model whose test has failed once
+        self._own = [digest(flat.read(Section.FROZEN))]
+        self._joins = 0  # sessions until it enrolled
+        self._backoff_s = FIRST_BACKOFF_S
+
+    def run(self) -> Generator[LocalRound, None, Outcome]:
+        """Each round, with x_r in the model, until the run ends."""
+        self._enroll()
+        self._state.residuals.keep_only(self._offer.run_id)
+        while True:
+            try:
+                turn = self._fetch()
+                if turn.action == "END":
+                    return self._end(turn)
+                if turn.action == "ASK_AGAIN" or self._resend(turn):
+                    continue
+                rnd = self._hand_out(turn)
+            except SHORT as error:
+                self._reporter.now("waiting", self._offer.run_id, self._connection.data.round_told)
+                self._reporter.fail(error)
+                self._back_off()
+                continue
+            yield rnd
+            self._take_back(turn, rnd)
+
+    def _enroll(self) -> None:
+        joins = self._connection.counts.joins
+        layout = self._flat.layout
+        self._connection.control.enroll(self._offer, layout, self._samples, self._tests)
+        self._joins = joins
+        text = f"run {self._offer.run_id}: enrolled with {self._samples} samples"
+        self._reporter.note(logging.INFO, text)
+
+    @property
+    def _came_back(self) -> bool:
+        """Whether the session is another one than that in which this silo enrolled."""
+        return self._connection.counts.joins != self._joins
+
+    def _fetch(self) -> Turn:
+        """Wait for what is to be done next; a coordinator that came back may not know this silo."""
+        run_id = self._offer.run_id
+        self._reporter.now("waiting", run_id)
+        try:
+            turn = self._connection.data.fetch_round(run_id, self._evaluated, self._own)
+            if turn.action == "ASK_AGAIN" and self._came_back:
+                self._enroll()
+                self._evaluated = self._test_failed = -1
+        except ProtocolError as error:
+            if self._came_back and type(error) is ProtocolError:
+                raise LostRunError(run_id, str(error)) from error
+            raise
+        self._reporter.waits_for = turn.text if turn.action == "ASK_AGAIN" else ""
+        if turn.action != "ASK_AGAIN" and turn.round_index < self._evaluated:
+            self._evaluated = self._test_failed = -1  # the coordinator's state is an older copy
+        return turn
+
+    def _end(self, turn: Turn) -> Outcome:
+        run_id = self._offer.run_id
+        self._state.delete_pending()
+        log_context(run=None, round=None)
+        text = f"run {run_id}: {turn.outcome.lower()}: {turn.text}"
+        self._reporter.note(logging.INFO, text)
+        return Outcome(run_id, turn.outcome, turn.text, turn.round_index)
+
+    def _resend(self, turn: Turn) -> bool:
+        """Send an update of this round that was made before a crash; whether that is all of it."""
+        if turn.action != "TRAIN":
+            return False
+        update = self._outbox.pending(self._offer, turn)
+        if update is None:
+            return False
+        self._reporter.now("uploading", self._offer.run_id, turn.round_index)
+        return self._outbox.send_again(update)
+
+    def _hand_out(self, turn: Turn) -> LocalRound:
+        """The round for the loop's body, with its vectors."""
+        r, config, vectors = turn.round_index, self._offer.config, turn.vectors
+        steps = turn.num_steps if turn.action == "TRAIN" else 0
+        self._reporter.forget()
+        if steps:
+            text = f"round {r + 1} of {config.num_rounds}: {steps} steps"
+            self._reporter.note(logging.INFO, text)
+        progress = self._reporter.now("evaluating", self._offer.run_id, r, steps)
+        numbers = RoundNumbers(
+            silo_id=self._connection.session.silo_id,
+            round_index=r,
+            num_rounds=config.num_rounds,
+            num_steps=steps,
+            local_lr=turn.local_lr,
+            batch_size=config.batch_size,
+            run_seed=config.seed,
+            kernel=config.kernel,
+            inference_scale=turn.inference_scale,
+            evaluates=turn.evaluate,
+        )
+        if VectorId.FROZEN in vectors:
+            self._flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
+            self._own = [turn.digests[VectorId.FROZEN]]
+        if steps and not self._flat.vector.is_cuda:  # a GPU has copies of its own
+            whole = config.kernel.fusion == "pre"
+            spent = [VectorId.X_PREV, *([] if whole else [VectorId.X])]
+            self._connection.data.vectors.spend(spent)
+        tested = model_digest(turn.digests)
+        rnd = LocalRound(
+            self._flat,
+            numbers,
+            vectors[VectorId.X],
+            vectors.get(VectorId.X_PREV),
+            vectors.get(VectorId.MEAN_MOMENTUM),
+            {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
+            on_step=self._stepper(progress),
+            on_evaluation=lambda sums: self._report_test(r, tested, sums),
+            spend=True,
+        )
+        self._reporter.failed = False
+        self._connection.counts.begin()
+        return rnd
+
+    def _stepper(self, progress: Progress) -> Callable[[LocalRound, int], bool]:
+        """What a round calls before each batch; it holds no vectors."""
+        counts, step_at = self._connection.counts, 0.0
+
+        def on_step(rnd: LocalRound, done: int) -> bool:
+            nonlocal step_at
+            if done > progress.step:
+                now = time.monotonic()
+                if done > 1:
+                    progress.longest_step_s = max(progress.longest_step_s or 0.0, now - step_at)
+                step_at = now
+            counts.steps += done - progress.step
+            progress.phase, progress.step = "training", done
+            return self._reporter.may_go_on()
+
+        return on_step
+
+    def _report_test(self, model_index: int, tested: str, sums: Mapping[str, Sum]) -> None:
+        counts = self._connection.counts
+        counts.lap("evaluating")
+        try:
+            self._connection.control.report_evaluation(
+                self._offer.run_id, model_index, tested, sums
+            )
+        except ProtocolError as error:
+            if not self._came_back:
+                raise
+            text = f"the numbers of model {model_index} were not taken: {error}"
+            self._reporter.note(logging.WARNING, text)
+        counts.begin()
+
+    def _take_back(self, turn: Turn, rnd: LocalRound) -> None:
+        """The loop's body is through with a round: note its test, send its update."""
+        reporter = self._reporter
+        self._connection.counts.lap("training" if rnd.num_steps else "evaluating")
+        if turn.evaluate and reporter.failed and self._test_failed != turn.round_index:
+            self._test_failed = turn.round_index  # it gets one more chance
+        elif turn.evaluate:
+            self._evaluated = turn.round_index
+        if rnd.num_steps and not reporter.failed and not rnd.abandoned:
+            self._send(turn, rnd)
+            self._backoff_s = self._backoff_s if reporter.failed else FIRST_BACKOFF_S
+        if reporter.failed:
+            self._back_off()
+
+    def _send(self, turn: Turn, rnd: LocalRound) -> None:
+        progress = self._reporter.progress
+        progress.phase = "uploading"
+        result = rnd.finish()
+        self._connection.counts.rounds += 1
+        progress.loss = result.metrics.get("loss")
+        began = time.monotonic()
+        outcome = self._outbox.send(self._offer, turn, result)
+        if outcome is not None:
+            state, text = outcome
+            took = f"{state.lower()}, {time.monotonic() - began:.1f} s"
+            line = f"round {turn.round_index + 1}: {took}"
+            self._reporter.note(logging.INFO, f"{line}: {text}" if text else line)
+            self._on_sent(rnd, state, text)
+
+    def _back_off(self) -> None:
+        """Wait after a failure, each time longer."""
+        self._closed.wait(self._backoff_s)
+        self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
