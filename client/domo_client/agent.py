@@ -3,14 +3,14 @@
 It uses the loop API like anybody else. Long-lived: it waits for further runs until stopped.
 """
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.data import IterableDataset
 
 from domo.errors import (
     ConfigError,
@@ -30,8 +30,7 @@ from domo_client.loop.rounds import Outcome
 from domo_client.loop.silo import Silo
 from domo_client.observe.messages import Ui
 from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
-
-log = logging.getLogger(__name__)
+from domo_client.telemetry.describe import task_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,51 +118,63 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
         TaskError, ConfigError: The text says what is wrong.
     """
     allowed = options.tasks or tuple(TASKS)
-    if offer.task not in allowed and (options.tasks or not is_named(offer.task)):
+    name, config = offer.task, offer.config
+    if name not in allowed and (options.tasks or not is_named(name)):
         raise NotAllowedError(
-            f"the run trains {offer.task!r}, which is not on this silo's list "
-            f"({', '.join(allowed)}); allow it with --task {offer.task}"
+            f"the run trains {name!r}, which is not on this silo's list "
+            f"({', '.join(allowed)}); allow it with --task {name}"
         )
-    task = load_task(offer.task)
-    config = offer.config
+    task = load_task(name)
     if options.data is None and options.shard is None:
-        raise MissingDataError(getattr(task, "data_hint", f"data of the task {offer.task}"))
+        raise MissingDataError(getattr(task, "data_hint", f"data of the task {name}"))
     shard = None
     if options.shard is not None:
         shard = Shard(*options.shard, similarity=config.similarity, seed=config.seed)
     root = options.data or options.cache
-    train = None
+    train = evaluation = None
     if options.role == "trainer":
-        data = _user_code(offer, "train_data", task.train_data, root, shard)
-        train = _loader(data, options, f"training data in {root}")
+        with task_errors(f"train_data of the task {name} failed"):
+            train = _loader(task.train_data(root, shard), options)
+            if not len(train):
+                raise DataError(f"training data in {root}: there is nothing in it")
     eval_data = getattr(task, "eval_data", None)
-    held_out = _user_code(offer, "eval_data", eval_data, root, shard) if eval_data else None
-    evaluation = None
-    if held_out is not None and len(held_out):
-        evaluation = _loader(held_out, options, "test data")
+    with task_errors(f"eval_data of the task {name} failed"):
+        held_out = eval_data(root, shard) if eval_data else None
+        if held_out is not None:
+            tests = _loader(held_out, options)
+            evaluation = tests if len(tests) else None
     if options.role == "evaluator" and evaluation is None:
         raise DataError(f"an evaluator needs test data, and there is none in {root}")
-    model = _user_code(offer, "build_model", build_model, task, config.seed).to(options.device)
+    model = build(task, name, config.seed)
+    with task_errors(f"the model of the task {name} cannot be put on {options.device}"):
+        model = model.to(options.device)
     return Work(task, model, train, evaluation)
 
 
-def _user_code(offer: Offer, what: str, call: Callable[..., Any], *args: Any) -> Any:
-    """Call a method of a task; what it raises is this silo's reason to decline, not a crash."""
-    try:
-        return call(*args)
-    except DomoError:
-        raise
-    except Exception as error:
-        log.debug("%s of the task %s failed", what, offer.task, exc_info=True)
+def build(task: Task, name: str, seed: int) -> nn.Module:
+    """The model of a task.
+
+    Raises:
+        TaskError: It makes none.
+    """
+    with task_errors(f"build_model of the task {name} failed"):
+        model: Any = build_model(task, seed)
+    if not isinstance(model, nn.Module):
+        raise TaskError(f"build_model of the task {name} gave no module but {_kind(model)}")
+    return model
+
+
+def _loader(dataset: Any, options: AgentOptions) -> BatchLoader:
+    """Loads from a dataset that is one."""
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise TaskError(
-            f"{what} of the task {offer.task} failed: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _loader(dataset: Any, options: AgentOptions, what: str) -> BatchLoader:
-    if not len(dataset):
-        raise DataError(f"{what}: there is nothing in it")
+            f"{_kind(dataset)} is no map-style dataset: it has to have a length, and items by index"
+        )
     return BatchLoader(dataset, options.num_workers)
+
+
+def _kind(of: Any) -> str:
+    return type(of).__name__
 
 
 def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) -> Outcome | None:
@@ -188,58 +199,50 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
                 return None
             continue
         try:
-            ui.offered(offer)
-            work = prepare(offer, options)
-            samples = len(work.train) if work.train else 0
-            tests = len(work.evaluation) if work.evaluation else 0
-            ui.prepared(offer, samples, tests)
-            outcome = _take_part(silo, offer, work, samples, tests, options, ui)
-            ui.ended(outcome)
+            outcome = _serve(silo, offer, options, ui)
         except LostRunError as error:
             ui.lost(str(error))
-            ui.waiting()
-            continue
-        except MissingDataError as error:
-            silo.decline(offer, f"no data was given to this silo ({error})", code_of(error))
-            ui.needs_data(offer, str(error))
-            outcome = None
-        except DomoError as error:
-            if error.retryable:
-                raise
-            silo.decline(offer, str(error), code_of(error))
-            ui.declined(offer.run_id, str(error))
-            outcome = None
-        if once:
-            return outcome
+        else:
+            if once:
+                return outcome
         ui.waiting()
 
 
-def _take_part(
-    silo: Silo,
-    offer: Offer,
-    work: Work,
-    samples: int,
-    tests: int,
-    options: AgentOptions,
-    ui: Ui,
-) -> Outcome:
-    rounds = silo.rounds(work.model, samples=samples, eval_samples=tests, offer=offer)
-    for rnd in rounds:
-        ui.round_begins(rnd)
-        try:
-            _one_round(work, rnd, options)
-        except KeyboardInterrupt:
+def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome | None:
+    """Take part in a run, or decline it; its model and data go with this call."""
+    try:
+        ui.offered(offer)
+        work = prepare(offer, options)
+        samples = len(work.train) if work.train else 0
+        tests = len(work.evaluation) if work.evaluation else 0
+        ui.prepared(offer, samples, tests)
+        for rnd in silo.rounds(work.model, samples=samples, eval_samples=tests, offer=offer):
+            _one_round(silo, work, rnd, options, ui)
+        assert silo.outcome is not None
+        ui.ended(silo.outcome)
+        return silo.outcome
+    except LostRunError:
+        raise
+    except MissingDataError as error:
+        silo.decline(offer, f"no data was given to this silo ({error})", code_of(error))
+        ui.needs_data(offer, str(error))
+    except DomoError as error:
+        if error.retryable:
             raise
-        except Exception as error:
-            silo.fail(error)
-            ui.failed(rnd, error)
-        else:
-            ui.round_done(rnd)
-    assert silo.outcome is not None
-    return silo.outcome
+        silo.decline(offer, str(error), code_of(error))
+        ui.declined(offer.run_id, str(error))
+    return None
 
 
-def _one_round(work: Work, rnd: LocalRound, options: AgentOptions) -> None:
-    result = run_task_round(work.task, rnd, work.train, work.evaluation, options.autocast)
-    if result is None and rnd.num_steps and not rnd.abandoned:
-        raise IncompleteRoundError("no training data for a round of training", 0, rnd.num_steps)
+def _one_round(silo: Silo, work: Work, rnd: LocalRound, options: AgentOptions, ui: Ui) -> None:
+    """A round; what its task raises is said, and the round comes again."""
+    ui.round_begins(rnd)
+    try:
+        result = run_task_round(work.task, rnd, work.train, work.evaluation, options.autocast)
+        if result is None and rnd.num_steps and not rnd.abandoned:
+            raise IncompleteRoundError("no training data for a round of training", 0, rnd.num_steps)
+    except Exception as error:
+        silo.fail(error)
+        ui.failed(rnd, error)
+    else:
+        ui.round_done(rnd)

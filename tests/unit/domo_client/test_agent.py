@@ -120,6 +120,25 @@ def test_what_a_task_of_ones_own_may_do_wrong(name: str, text: str, tmp_path: Pa
         prepare(offer(task), options(tmp_path, task))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("TooLarge", "the model of the task .*:TooLarge cannot be put on cpu: out of memory: CUDA"),
+        ("NoModel", "build_model of the task .*:NoModel gave no module but NoneType"),
+        ("Exhausted", "train_data of the task .*:Exhausted failed: MemoryError"),
+        ("Endless", "Data is no map-style dataset: it has to have a length, and items by index"),
+        ("NoLength", "list_iterator is no map-style dataset"),
+        ("Chatty", "train_data of the task .*:Chatty failed: SystemExit: the licence has expired"),
+    ],
+)
+def test_what_cannot_be_made_ready_is_a_reason_to_decline(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    task = f"tests.support.tasks.bad:{name}"
+    with pytest.raises(TaskError, match=text):
+        prepare(offer(task), options(tmp_path, task))
+
+
 def test_a_shard_needs_no_folder() -> None:
     work = prepare(offer(similarity=0.5), options(None, shard=(1, 4)))
     assert work.train is not None

@@ -1,8 +1,7 @@
 """Task, data, and a few steps as in a round. Nothing is sent."""
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from platformdirs import user_cache_path
@@ -20,13 +19,13 @@ from domo.ops.findings import (
 from domo.run_config import RunConfig
 from domo.tasks import load_task
 from domo.training.batches import configure_torch
-from domo.training.initial import build_model
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo.training.task_round import run_task_round
-from domo_client.agent import AgentOptions, MissingDataError, Work, parse_shard, prepare
+from domo_client.agent import AgentOptions, MissingDataError, Work, build, parse_shard, prepare
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.rpc.control import Offer
+from domo_client.telemetry.describe import task_errors
 
 STEPS = 3
 CALM_LR = 1e-4
@@ -42,24 +41,15 @@ def model(setup: Setup, facts: Facts) -> Iterator[Finding]:
         return
     for name in setup.tasks:
         try:
-            task = load_task(name)
-            layout = FlatModel(_users("build_model", build_model, task, 0)).layout
+            module = build(load_task(name), name, 0)
+            with task_errors("the model cannot be made ready here"):
+                layout = FlatModel(module).layout
         except DomoError as error:
             yield problem(f"{name}: {error}", "see docs/bring-your-model.md; `domo tasks` lists")
             continue
         size = sum(layout.num_bytes(section) for section in Section)
         facts.model_bytes = max(size, facts.model_bytes or 0)
         yield ok(f"{name}: a model of {layout.num_params:,} parameters")
-
-
-def _users(what: str, call: Callable[..., Any], *args: Any) -> Any:
-    """Call a task's code; what it raises is its author's."""
-    try:
-        return call(*args)
-    except DomoError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise DomoError(f"{what} fails: {type(error).__name__}: {error}") from error
 
 
 def folder(setup: Setup) -> Iterator[Finding]:
@@ -127,7 +117,7 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
     for name in setup.tasks:
         offer = Offer("doctor", "doctor", name, _config(name))
         try:
-            work = _users("loading the data", prepare, offer, options)
+            work = prepare(offer, options)
         except MissingDataError as error:
             yield unchecked(f"{name}: no data are given", f"it wants {error}")
         except DomoError as error:
@@ -153,7 +143,8 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
         assert facts.device is not None
         configure_torch(1, facts.device)
         try:
-            text = _users("the round", _steps, setup, facts, name, work)
+            with task_errors("the round fails"):
+                text = _steps(setup, facts, name, work)
         except DomoError as error:
             yield problem(f"{name}: {_first(error)}", _mend(error))
         else:
