@@ -279,7 +279,7 @@ def test_an_update_without_room_is_not_called_kept_and_goes_with_its_run(
 ) -> None:
     unsaved = []
 
-    def room(failure: str = "") -> None:
+    def room(failure: Exception | str = "") -> None:
         if failure:
             unsaved.append(silo.has_unsaved)
             full.unlink()

@@ -1,7 +1,10 @@
 """What goes wrong at a silo beside its training, and must not end or silence it."""
 
+import json
 import logging
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from domo.tasks.base import ArrayDataset
 from domo_client.loop.rounds import Rounds
 from domo_server.dashboard.silo_page import ADVICE, OTHER
 from tests.support.live.coordinator import coordinator, own_run
+from tests.support.live.silos import agents, options
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
 DATA = ArrayDataset(INPUTS, INPUTS.sum(1, keepdim=True))
@@ -59,6 +63,100 @@ def test_a_failed_test_is_tried_once_more_and_no_run_waits_for_ever(tmp_path: Pa
     assert (ended["state"], tried) == ("FINISHED", [0, 0, 1, 1])
     assert [(m["model_index"], m["metrics"]) for m in ended["metrics"]] == [(0, {"loss": 0.25})]
     assert set(said) == {f"site-a failed in round {n}: FileNotFoundError: {SENT}" for n in (1, 2)}
+
+
+def test_an_agent_declines_what_cannot_be_made_ready_and_stays(tmp_path: Path) -> None:
+    """No memory on the device, and a model whose shapes are not known yet; then a run that fits."""
+    bad, good = ("tests.support.tasks.bad:TooLarge", "tests.support.tasks.bad:Lazy"), "digits"
+    runs = [own_run(tmp_path, nn.Linear(2, 3), task=task) for task in bad]
+    runs.append({"task": good, "num_rounds": 1, "num_silos": 1, "local_steps": 1})
+    with coordinator(tmp_path, *runs) as server:
+        opts = options(None, *bad, good, shard=(0, 4))
+        with agents(server.address, ["site-a"], tmp_path, lambda _: opts):
+            for run_id in server.run_ids[:2]:
+
+                def declined(events: Any, run_id: str = run_id) -> bool:
+                    return any(e["kind"] == "declined" and run_id in e["text"] for e in events)
+
+                server.until("/events", declined)
+                server.post(f"/runs/{run_id}/stop")
+            last = server.run_ids[2]
+            server.until(f"/runs/{last}", lambda run: run["state"] == "FINISHED")
+        said = [e["text"] for e in server.get("/events") if e["kind"] == "declined"]
+    room = f"the model of the task {bad[0]} cannot be put on cpu: out of memory: CUDA out of memory"
+    shapes = "the model cannot be made ready here: RuntimeError: Can't access the shape of an unini"
+    assert len(said) == 2
+    for run_id, why in zip(server.run_ids, (room, shapes), strict=False):
+        assert any(text.startswith(f"site-a declined {run_id}: {why}") for text in said), said
+
+
+def test_a_silo_may_be_closed_twice(tmp_path: Path) -> None:
+    with coordinator(tmp_path, own_run(tmp_path, nn.Linear(2, 1))) as server:
+        with domo_client.connect(
+            server.address, "site-a", state_dir=tmp_path / "a", share_log=True
+        ) as silo:
+            silo.close("for today")
+        silo.close()
+        said = [e["text"] for e in server.get("/events") if "left" in e["text"]]
+        with domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a"):
+            pass
+    assert said == ["site-a left: for today"]
+
+
+def test_the_status_file_is_replaced_as_a_whole_and_by_one_thread(tmp_path: Path) -> None:
+    """Who has it open reads on in what was there; a failure that is said at once leaves it."""
+    path = tmp_path / "a" / "status.json"
+
+    def until(true: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not true():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    with coordinator(tmp_path, report_interval_s=0.2) as server:
+        silo = domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a")
+        with silo:
+            until(path.exists)
+            with path.open(encoding="utf-8") as old:
+                until(lambda: os.fstat(old.fileno()).st_nlink == 0)
+                assert json.loads(old.read())["phase"] == "idle"
+    with coordinator(tmp_path / "slow", report_interval_s=60.0) as server:
+        path.unlink()
+        with domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a") as silo:
+            until(path.exists)
+            silo.progress.phase, before = "training", path.read_bytes()
+            silo.fail(TaskError("no"))
+            assert path.read_bytes() == before
+
+
+def test_an_update_that_is_given_up_is_not_in_hand_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full, and the run is stopped while the update waits for room."""
+    with (
+        coordinator(tmp_path, own_run(tmp_path, nn.Linear(2, 1))) as server,
+        domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a") as silo,
+    ):
+        (tmp_path / "a" / "pending.bin").symlink_to("/dev/full")
+        beat, unsaved = silo._reporter.beat, []
+
+        def stop(failure: Exception | str = "") -> bool:
+            heard = beat(failure)
+            if failure:
+                unsaved.append(silo.has_unsaved)
+                server.post(f"/runs/{server.run_ids[0]}/stop")
+                beat()
+            return heard
+
+        monkeypatch.setattr(silo._reporter, "beat", stop)
+        for rnd in silo.rounds(nn.Linear(2, 1), samples=4):
+            for inputs, targets in rnd.batches(DATA):
+                (rnd.model(inputs) - targets).square().mean().backward()
+                rnd.optimizer().step()
+        assert silo.outcome is not None
+        assert silo.outcome.state == "STOPPED"
+        assert unsaved == [True]
+        assert not silo.has_unsaved
 
 
 def test_no_text_is_too_odd_to_be_said(tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from domo.errors import DomoError, code_of
 from domo.ops.logs import log_context
 from domo_client.rpc.connection import Connection
+from domo_client.state.files import replace
 from domo_client.telemetry.describe import describe
 from domo_client.telemetry.log_tail import LogTail, journal
 from domo_client.telemetry.resources import measure
@@ -38,7 +40,8 @@ class Reporter(threading.Thread):
 
     Args:
         connection: Where to.
-        status_file: Rewritten after each heartbeat that was heard; `domo-client health` reads it.
+        status_file: Replaced by this thread, and no other, after each of its heartbeats that was
+            heard; `domo-client health` reads it.
         tail: The silo's log lines; None: they stay here.
 
     Attributes:
@@ -60,16 +63,31 @@ class Reporter(threading.Thread):
 
     def run(self) -> None:
         """Until `stop`."""
-        while not self._stopped.wait(self._connection.session.report_interval_s):
-            self.beat()
+        heard = self._connection.counts.heard_at is not None
+        while True:
+            if heard:
+                self._write_status()
+            if self._stopped.wait(self._connection.session.report_interval_s):
+                return
+            heard = self.beat()
 
-    def beat(self, failure: BaseException | str = "") -> None:
-        """Report now; network faults are left to the next heartbeat."""
+    def _write_status(self) -> None:
+        try:
+            replace(self._status_file, json.dumps(_said(self.progress)).encode())
+        except OSError as error:
+            log.debug("%s: %s", self._status_file, error)
+
+    def beat(self, failure: BaseException | str = "") -> bool:
+        """Report now, from any thread; network faults are left to the next heartbeat.
+
+        Returns:
+            Whether it was heard.
+        """
         p = self.progress
         text, code = failure, ""
         if isinstance(failure, BaseException):
             text, code = describe(failure), code_of(failure)
-        fields = {k: v for k, v in asdict(p).items() if v is not None}
+        fields = _said(p)
         try:
             lines = self._tail.unheard() if self._tail else []
             now = time.monotonic()
@@ -85,12 +103,13 @@ class Reporter(threading.Thread):
             if self._tail and lines:
                 self._tail.heard(lines[-1].number)
             self._directive = (p.run_id, p.round_index, directive)
-            self._status_file.write_text(json.dumps(fields), encoding="utf-8")
-        except (DomoError, OSError) as error:
+            return True
+        except DomoError as error:
             log.debug("heartbeat: %s", error)
         except Exception as error:  # a bug; what the silo does in its rounds goes on
             log.error("this heartbeat could not be sent: %s", describe(error))
             log.debug("traceback", exc_info=True)
+        return False
 
     def now(
         self, phase: str, run_id: str, round_index: int | None = None, num_steps: int = 0
@@ -132,3 +151,8 @@ class Reporter(threading.Thread):
     def stop(self) -> None:
         """End the thread."""
         self._stopped.set()
+
+
+def _said(progress: Progress) -> dict[str, Any]:
+    """Its fields, as far as they are known."""
+    return {k: v for k, v in asdict(progress).items() if v is not None}

@@ -93,6 +93,7 @@ class Outbox:
                 self._closed.wait(wait_s)
                 wait_s = min(2 * wait_s, MAX_WAIT_S)
                 if self._closed.is_set() or not self._reporter.may_go_on():
+                    self.has_unsaved = False
                     return None
         self.has_unsaved = False
         return self._submit(update, [view for _, view in data])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
 from domo.errors import ProtocolError
-from domo.model.flat import FlatModel, digest
+from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.logs import log_context
 from domo.tasks.base import Sum
@@ -54,6 +54,7 @@ class Rounds:
         closed: Set once the silo has left.
         offer: The run.
         flat: The silo's model.
+        frozen: Digest of its frozen parameters.
         samples: Size of the training data.
         tests: Size of the test data.
         on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
@@ -68,6 +69,7 @@ class Rounds:
         closed: threading.Event,
         offer: Offer,
         flat: FlatModel,
+        frozen: str,
         samples: int,
         tests: int,
         on_sent: Callable[[LocalRound, str, str], None],
@@ -77,7 +79,7 @@ class Rounds:
         self._offer, self._flat, self._samples, self._tests = offer, flat, samples, tests
         self._evaluated = -1  # the newest model that this silo is through with testing
         self._test_failed = -1  # a model whose test has failed once
-        self._own = [digest(flat.read(Section.FROZEN))]
+        self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
         self._backoff_s = FIRST_BACKOFF_S
 
@@ -135,6 +137,7 @@ class Rounds:
     def _end(self, turn: Turn) -> Outcome:
         run_id = self._offer.run_id
         self._state.delete_pending()
+        self._connection.data.vectors.forget()
         log_context(run=None, round=None)
         text = f"run {run_id}: {turn.outcome.lower()}: {turn.text}"
         self._reporter.note(logging.INFO, text)

@@ -25,7 +25,8 @@ from torch import nn
 
 import domo
 from domo.errors import ConfigError
-from domo.model.flat import FlatModel
+from domo.model.flat import FlatModel, digest
+from domo.model.layout import Section
 from domo.training.batches import configure_torch
 from domo.training.local_round import LocalRound
 from domo_client.loop.heartbeat import Progress, Reporter
@@ -35,7 +36,7 @@ from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import Offer, UnknownRunError
 from domo_client.rpc.presence import Presence
 from domo_client.state.folder import SiloState
-from domo_client.telemetry.describe import describe, sendable
+from domo_client.telemetry.describe import describe, sendable, task_errors
 from domo_client.telemetry.log_tail import LogTail
 from domo_client.telemetry.resources import measure
 
@@ -59,8 +60,8 @@ class Silo:
         self._reporter = Reporter(connection, state.folder / "status.json", tail)
         joined = f"joined {connection.session.address}, domo {domo.__version__}"
         self._reporter.note(logging.INFO, joined)
-        self._reporter.start()
         self._reporter.beat()
+        self._reporter.start()
         self._presence = Presence(connection.session)
         self._presence.start()
         self._outbox = Outbox(connection, state, self._reporter, self._closed)
@@ -80,7 +81,7 @@ class Silo:
         self.close("" if error is None else describe(error))
 
     def close(self, reason: str = "") -> None:
-        """Leave the federation."""
+        """Leave the federation; a second time it is nothing."""
         self._closed.set()
         self._reporter.stop()
         self._presence.stop()
@@ -172,6 +173,7 @@ class Silo:
         Raises:
             LayoutMismatchError: The run has another model.
             ConfigError: A number of samples below 0.
+            TaskError: The model cannot be trained here: the text says why.
             UnknownRunError: The run needs another version of domo.
             LostRunError: The coordinator lost its state, and the run with it.
             IncompleteRoundError: The body made fewer steps than the run asks for.
@@ -179,7 +181,9 @@ class Silo:
         if min(samples or 0, eval_samples or 0) < 0:
             raise ConfigError(f"samples = {samples}, eval_samples = {eval_samples}: below 0")
         offer = offer or self.next_run()
-        flat = FlatModel(model)
+        with task_errors("the model cannot be made ready here"):
+            flat = FlatModel(model)
+            frozen = digest(flat.read(Section.FROZEN))
         configure_torch(offer.config.threads, flat.vector.device)
         self.connection.data.vectors.expect(flat.layout, page_locked=flat.vector.is_cuda)
         self._reporter.device = flat.vector.device
@@ -192,6 +196,7 @@ class Silo:
             self._closed,
             offer,
             flat,
+            frozen,
             samples or 0,
             tests=1 if eval_samples is None else eval_samples,
             on_sent=lambda rnd, state, text: self.on_sent(rnd, state, text),

@@ -182,7 +182,9 @@ class Session:
             return call(self.token)
 
     def close(self, reason: str = "") -> None:
-        """Say goodbye, if anybody listens, and hang up."""
+        """Say goodbye, if anybody listens, and hang up; a second time it is nothing."""
+        if self.closed:
+            return
         self.closed = True
         if self.token:
             try:

@@ -46,6 +46,7 @@ class Vectors:
 
     def expect(self, layout: Layout, page_locked: bool = False) -> None:
         """From now on vectors of this model come; `page_locked`: they go on to a GPU."""
+        self.forget()
         self.sizes, self._page_locked = sizes_of(layout), page_locked
 
     def receive(
@@ -63,12 +64,13 @@ class Vectors:
             ChecksumError: One does not fit its digest; the next fetch brings it.
             ProtocolError: The frames do not follow.
         """
+        if not header.vectors:  # nothing to do yet: what is here may be needed by the next turn
+            return {}
         digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
         vectors: dict[VectorId, Tensor] = {}
         needed = set(digests.values())
-        if needed:
-            self._furthest = {d: n for d, n in self._furthest.items() if d in needed}
-            self._misfits = Counter({d: n for d, n in self._misfits.items() if d in needed})
+        self._furthest = {d: n for d, n in self._furthest.items() if d in needed}
+        self._misfits = Counter({d: n for d, n in self._misfits.items() if d in needed})
         free = [self._memory.pop(d) for d in list(self._memory) if d not in needed]
         if self._page_locked and free:
             torch.cuda.synchronize()  # copies to the GPU may still read them
@@ -84,11 +86,14 @@ class Vectors:
             elif vector_id is not VectorId.FROZEN or digest not in own:
                 target = _like(free, info.num_bytes, dtype, self._page_locked)
                 vectors[vector_id] = self._state.get(digest, target)
-        if digests:
-            self._digests = digests
-            self._memory = {digests[v]: vector for v, vector in vectors.items()}
-            self._state.keep_only(needed)
+        self._digests = digests
+        self._memory = {digests[v]: vector for v, vector in vectors.items()}
+        self._state.keep_only(needed)
         return vectors
+
+    def forget(self) -> None:
+        """A run is over, and the memory of its vectors is free."""
+        self._memory, self._digests = {}, {}
 
     def spend(self, vector_ids: Collection[VectorId]) -> None:
         """These vectors of the newest turn are about to be overwritten by who received them."""

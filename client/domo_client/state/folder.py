@@ -169,11 +169,11 @@ class SiloState:
         except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged; its update is made again", self.folder / "pending.json")
             return None
-        same = (update.run_id, update.round_index, update.basis) == (run_id, round_index, basis)
-        whole = digest_of(self.pending_path) == update.digest
-        if not whole:
+        if (update.run_id, update.round_index, update.basis) != (run_id, round_index, basis):
+            self.drop_pending()
+            return None
+        if digest_of(self.pending_path) != update.digest:
             log.warning("the unsent update in %s is damaged; it is made again", self.pending_path)
-        if not same or not whole:
             self.drop_pending()
             return None
         return update

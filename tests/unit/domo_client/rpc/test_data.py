@@ -172,6 +172,27 @@ def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Data) -> N
     assert silo._session.advanced == 0  # nothing got further than it had been
 
 
+def test_vectors_stay_in_memory_through_long_waits_and_go_with_their_run(
+    liar: Liar, silo: Data
+) -> None:
+    """A wait that is longer than the long poll comes in pieces; the disk is not read after it."""
+    wait = header(action=pb.ASK_AGAIN, num_steps=0)
+    before = vector(id=pb.X_PREV, digest=DIGEST, sent=False)
+    later = torch.tensor([5.0, 6.0, 7.0, 8.0])
+    new = vector(digest=xxhash.xxh3_128_digest(byte_view(later)))
+    liar.turns = [[header(vector()), frame()], [wait], [wait], [header(new, before), frame(later)]]
+    first = silo.fetch_round("1-r", -1).vectors[VectorId.X]
+    for path in silo._state.folder.glob("vectors/*"):
+        path.write_bytes(b"damaged")
+    assert [silo.fetch_round("1-r", -1).action for _ in range(2)] == ["ASK_AGAIN"] * 2
+    vectors = silo.fetch_round("1-r", -1).vectors
+    assert vectors[VectorId.X_PREV] is first
+    assert torch.equal(vectors[VectorId.X], later)
+    assert len(silo.vectors._memory) == 2
+    silo.vectors.forget()
+    assert not silo.vectors._memory
+
+
 def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Data) -> None:
     """The trainer overwrites x_{r-1}, and then x_r."""
     before = vector(id=pb.X_PREV, sent=False)
