@@ -22,7 +22,7 @@ from domo.tasks.base import Sum
 from domo_client.rpc.control import Control
 from domo_client.rpc.session import Session
 from domo_client.state.folder import PendingUpdate, SiloState
-from domo_proto.codec import VectorId
+from domo_proto.codec import VectorId, model_digest
 
 NUM_PARAMS = 1024
 NUM_STEPS = 100_000
@@ -121,21 +121,21 @@ def _silo(
     chance = random.Random(k)
     tested = -1
     while True:
-        turn = data.fetch_round(offer.run_id, tested, list(data.vectors.seen))
-        if turn.action == "ASK_AGAIN":
+        told, _ = data.fetch_round(offer.run_id, tested, list(data.vectors.seen))
+        if told.action == "ASK_AGAIN":
             continue
-        r = turn.round_index
+        r = told.round_index
         if r > tested:
-            control.report_evaluation(offer.run_id, r, _sums(r, chance))
+            control.report_evaluation(offer.run_id, r, model_digest(told.digests), _sums(r, chance))
             tested = r
-        if turn.action == "END":
+        if told.action == "END":
             break
         loss = 2.0 / (1 + 0.02 * r) + chance.random() * 0.1
         if r >= pace.quick_rounds:
             _train(name_of(k), control, offer.run_id, r, loss, pace, chance, causes)
         sizes = [(VectorId.UPDATE, 4 * NUM_PARAMS)]
         update = PendingUpdate(
-            offer.run_id, r, "", data.digest, sizes, turn.num_steps, {"loss": loss}
+            offer.run_id, r, "", data.digest, sizes, told.num_steps, {"loss": loss}
         )
         causes.put(Cause(name_of(k), f"update {r}", time.time()))
         data.submit(update)

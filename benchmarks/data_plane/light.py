@@ -26,6 +26,7 @@ from domo_client.rpc.data import Data
 from domo_client.rpc.session import Session
 from domo_client.rpc.vectors import Vectors
 from domo_client.state.folder import PendingUpdate, SiloState
+from domo_proto.assignment import Announced, Assignment
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
 
 PATIENCE_S = 1800.0
@@ -84,22 +85,26 @@ class Checked(Vectors):
     seen: Collection[str] = ()
 
     def receive(
-        self, header: Any, stream: Iterator[bytes], watch: Any, own: Collection[str]
+        self,
+        assignment: Assignment[Announced],
+        stream: Iterator[bytes],
+        watch: Any,
+        own: Collection[str],
     ) -> dict[VectorId, Tensor]:
         """Frame by frame."""
-        for info in header.vectors:
+        for vector_id, told in assignment.vectors.items():
             whole, at = xxhash.xxh3_128(), 0
-            while info.sent and at < info.num_bytes:
+            while told.sent and at < told.num_bytes:
                 frame = decode_frame(next(stream))
-                if (frame.vector_id, frame.offset) != (info.id, at):
+                if (frame.vector_id, frame.offset) != (vector_id, at):
                     raise RuntimeError("frames do not follow")
                 whole.update(frame.payload)
                 at += len(frame.payload)
                 watch.feed(120.0)
-            if info.sent and whole.digest() != info.digest:
+            if told.sent and whole.digest() != told.digest:
                 raise RuntimeError("the model does not fit its digest")
-        if header.vectors:
-            self.seen = [v.digest.hex() for v in header.vectors]
+        if assignment.vectors:
+            self.seen = [told.digest.hex() for told in assignment.vectors.values()]
         return {}
 
 
@@ -181,12 +186,12 @@ def run(
     control.enroll(offer, layout, 1, 0)
     while True:
         own = data.vectors.seen if isinstance(data, Streaming) else ()
-        turn = data.fetch_round(offer.run_id, -1, list(own))
-        if turn.action == "ASK_AGAIN":
+        told, _ = data.fetch_round(offer.run_id, -1, list(own))
+        if told.action == "ASK_AGAIN":
             continue
-        r = turn.round_index
+        r = told.round_index
         stamp("got", r)
-        if turn.action == "END":
+        if told.action == "END":
             break
         time.sleep(pause_s)
         together.wait(PATIENCE_S)
@@ -194,12 +199,12 @@ def run(
         if isinstance(data, Streaming):
             sizes = [(v, 4 * num_params) for v in ids]
             views = None
-            pending = PendingUpdate(offer.run_id, r, "", data.digest, sizes, turn.num_steps, {})
+            pending = PendingUpdate(offer.run_id, r, "", data.digest, sizes, told.num_steps, {})
         else:
             made = [(v, byte_view(update)) for v in ids]
             views = [view for _, view in made]
-            basis = f"{offer.config.digest}/{turn.digests[VectorId.X]}"
-            pending = state.save_pending(offer.run_id, r, basis, made, turn.num_steps, {})
+            basis = f"{offer.config.digest}/{told.digests[VectorId.X]}"
+            pending = state.save_pending(offer.run_id, r, basis, made, told.num_steps, {})
         answer, text = data.submit(pending, views)
         if answer != "ACCEPTED":
             raise RuntimeError(f"silo {silo}: {answer}: {text}")

@@ -1,7 +1,7 @@
 """What needs a GPU: the same promises as on a CPU, and page-locked memory on the way."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,9 @@ from domo.training.local_round import LocalRound
 from domo.trial import shard_silos
 from domo_client.agent import AgentOptions
 from domo_client.loop.rounds import Rounds
-from domo_client.rpc.assignment import Turn
 from domo_client.telemetry.resources import measure
+from domo_proto.assignment import Announced, Assignment
+from domo_proto.codec import VectorId
 from tests.golden import test_golden
 from tests.support.live import silos
 from tests.support.live.federation import federation
@@ -66,10 +67,14 @@ def test_vectors_of_a_gpu_silo_lie_in_page_locked_memory_and_are_used_again(
     received: list[int] = []
     hand_out = Rounds._hand_out
 
-    def seen(self: Rounds, turn: Turn) -> LocalRound:
-        assert all(v.is_pinned() for v in turn.vectors.values())
-        received.extend(v.data_ptr() for v in turn.vectors.values())
-        return hand_out(self, turn)
+    def seen(
+        self: Rounds,
+        assignment: Assignment[Announced],
+        vectors: Mapping[VectorId, torch.Tensor],
+    ) -> LocalRound:
+        assert all(v.is_pinned() for v in vectors.values())
+        received.extend(v.data_ptr() for v in vectors.values())
+        return hand_out(self, assignment, vectors)
 
     monkeypatch.setattr(Rounds, "_hand_out", seen)
     with federation(tmp_path) as fed:

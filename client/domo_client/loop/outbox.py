@@ -8,12 +8,11 @@ from domo.model.flat import byte_view
 from domo.training.round_data import LocalResult
 from domo.update_format import encode_result
 from domo_client.loop.heartbeat import Reporter
-from domo_client.rpc.assignment import Turn
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import Offer
 from domo_client.state.folder import PendingUpdate, SiloState
-from domo_client.state.residuals import Counted
 from domo_client.telemetry.describe import SHORT
+from domo_proto.assignment import Announced, Assignment, Counted
 from domo_proto.codec import VectorId
 
 REFUSED = "REFUSED"
@@ -46,14 +45,16 @@ class Outbox:
         self._reporter, self._closed = reporter, closed
         self.has_unsaved = False
 
-    def send(self, offer: Offer, turn: Turn, result: LocalResult) -> tuple[str, str] | None:
+    def send(
+        self, offer: Offer, assignment: Assignment[Announced], result: LocalResult
+    ) -> tuple[str, str] | None:
         """Encode an update, keep it, and send it.
 
         Returns:
             `ACCEPTED`, `STALE` or `REFUSED`, and a text; None: it is not wanted any more.
         """
         residuals, dtype = self._state.residuals, offer.config.update_dtype
-        counted = turn.counted if dtype != "float32" else None
+        counted = assignment.counted if dtype != "float32" else None
         self.has_unsaved = True
         try:
             with residuals.reading(offer.run_id, counted) as residual:
@@ -65,7 +66,7 @@ class Outbox:
 
         def keep_residual(digest: str) -> None:
             if left is not None:
-                update = Counted(turn.round_index, digest)
+                update = Counted(assignment.round_index, digest)
                 residuals.save(offer.run_id, update, counted, left)
 
         vectors = [
@@ -80,8 +81,8 @@ class Outbox:
             try:
                 update = self._state.save_pending(
                     offer.run_id,
-                    turn.round_index,
-                    basis(offer, turn),
+                    assignment.round_index,
+                    basis(offer, assignment),
                     data,
                     result.num_steps,
                     result.metrics,
@@ -98,9 +99,9 @@ class Outbox:
         self.has_unsaved = False
         return self._submit(update, [view for _, view in data])
 
-    def pending(self, offer: Offer, turn: Turn) -> PendingUpdate | None:
+    def pending(self, offer: Offer, assignment: Assignment[Announced]) -> PendingUpdate | None:
         """An update of this round that was made before a crash, with what it has left."""
-        update = self._state.pending(offer.run_id, turn.round_index, basis(offer, turn))
+        update = self._state.pending(offer.run_id, assignment.round_index, basis(offer, assignment))
         if update is None or offer.config.update_dtype == "float32":
             return update
         made = Counted(update.round_index, update.digest)
@@ -130,11 +131,11 @@ class Outbox:
             return REFUSED, str(error)
 
 
-def basis(offer: Offer, turn: Turn) -> str:
-    """What an update of this turn is computed from: digests, of e_k's update too where it has one.
+def basis(offer: Offer, assignment: Assignment[Announced]) -> str:
+    """What an update is computed from: digests, of e_k's update too where it has one.
 
     A float32 run has no e_k.
     """
-    told = turn.counted if offer.config.update_dtype != "float32" else None
-    from_model = f"{offer.config.digest}/{turn.digests[VectorId.X]}"
+    told = assignment.counted if offer.config.update_dtype != "float32" else None
+    from_model = f"{offer.config.digest}/{assignment.digests[VectorId.X]}"
     return from_model if told is None else f"{from_model}/{told.digest}"

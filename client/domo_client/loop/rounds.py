@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
+from torch import Tensor
+
 from domo.errors import ProtocolError
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
@@ -15,11 +17,12 @@ from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
-from domo_client.rpc.assignment import SECTIONS, Turn
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import LostRunError, Offer
+from domo_client.rpc.data import Fetched
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import SHORT
+from domo_proto.assignment import SECTIONS, Announced, Assignment
 from domo_proto.codec import VectorId, model_digest
 
 BUFFERS = (VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
@@ -89,19 +92,19 @@ class Rounds:
         self._state.residuals.keep_only(self._offer.run_id)
         while True:
             try:
-                turn = self._fetch()
-                if turn.action == "END":
-                    return self._end(turn)
-                if turn.action == "ASK_AGAIN" or self._resend(turn):
+                assignment, vectors = self._fetch()
+                if assignment.action == "END":
+                    return self._end(assignment)
+                if assignment.action == "ASK_AGAIN" or self._resend(assignment):
                     continue
-                rnd = self._hand_out(turn)
+                rnd = self._hand_out(assignment, vectors)
             except SHORT as error:
                 self._reporter.now("waiting", self._offer.run_id, self._connection.data.round_told)
                 self._reporter.fail(error)
                 self._back_off()
                 continue
             yield rnd
-            self._take_back(turn, rnd)
+            self._take_back(assignment, rnd)
 
     def _enroll(self) -> None:
         joins = self._connection.counts.joins
@@ -116,47 +119,50 @@ class Rounds:
         """Whether the session is another one than that in which this silo enrolled."""
         return self._connection.counts.joins != self._joins
 
-    def _fetch(self) -> Turn:
+    def _fetch(self) -> Fetched:
         """Wait for what is to be done next; a coordinator that came back may not know this silo."""
         run_id = self._offer.run_id
         self._reporter.now("waiting", run_id)
         try:
-            turn = self._connection.data.fetch_round(run_id, self._evaluated, self._own)
-            if turn.action == "ASK_AGAIN" and self._came_back:
+            fetched = self._connection.data.fetch_round(run_id, self._evaluated, self._own)
+            assignment, _ = fetched
+            if assignment.action == "ASK_AGAIN" and self._came_back:
                 self._enroll()
                 self._evaluated = self._test_failed = -1
         except ProtocolError as error:
             if self._came_back and type(error) is ProtocolError:
                 raise LostRunError(run_id, str(error)) from error
             raise
-        self._reporter.waits_for = turn.text if turn.action == "ASK_AGAIN" else ""
-        if turn.action != "ASK_AGAIN" and turn.round_index < self._evaluated:
+        self._reporter.waits_for = assignment.text if assignment.action == "ASK_AGAIN" else ""
+        if assignment.action != "ASK_AGAIN" and assignment.round_index < self._evaluated:
             self._evaluated = self._test_failed = -1  # the coordinator's state is an older copy
-        return turn
+        return fetched
 
-    def _end(self, turn: Turn) -> Outcome:
+    def _end(self, assignment: Assignment[Announced]) -> Outcome:
         run_id = self._offer.run_id
         self._state.delete_pending()
         self._connection.data.vectors.forget()
         log_context(run=None, round=None)
-        text = f"run {run_id}: {turn.outcome.lower()}: {turn.text}"
+        text = f"run {run_id}: {assignment.outcome.lower()}: {assignment.text}"
         self._reporter.note(logging.INFO, text)
-        return Outcome(run_id, turn.outcome, turn.text, turn.round_index)
+        return Outcome(run_id, assignment.outcome, assignment.text, assignment.round_index)
 
-    def _resend(self, turn: Turn) -> bool:
+    def _resend(self, assignment: Assignment[Announced]) -> bool:
         """Send an update of this round that was made before a crash; whether that is all of it."""
-        if turn.action != "TRAIN":
+        if assignment.action != "TRAIN":
             return False
-        update = self._outbox.pending(self._offer, turn)
+        update = self._outbox.pending(self._offer, assignment)
         if update is None:
             return False
-        self._reporter.now("uploading", self._offer.run_id, turn.round_index)
+        self._reporter.now("uploading", self._offer.run_id, assignment.round_index)
         return self._outbox.send_again(update)
 
-    def _hand_out(self, turn: Turn) -> LocalRound:
+    def _hand_out(
+        self, assignment: Assignment[Announced], vectors: Mapping[VectorId, Tensor]
+    ) -> LocalRound:
         """The round for the loop's body, with its vectors."""
-        r, config, vectors = turn.round_index, self._offer.config, turn.vectors
-        steps = turn.num_steps if turn.action == "TRAIN" else 0
+        r, config = assignment.round_index, self._offer.config
+        steps = assignment.num_steps if assignment.action == "TRAIN" else 0
         self._reporter.forget()
         if steps:
             text = f"round {r + 1} of {config.num_rounds}: {steps} steps"
@@ -167,21 +173,21 @@ class Rounds:
             round_index=r,
             num_rounds=config.num_rounds,
             num_steps=steps,
-            local_lr=turn.local_lr,
+            local_lr=assignment.local_lr,
             batch_size=config.batch_size,
             run_seed=config.seed,
             kernel=config.kernel,
-            inference_scale=turn.inference_scale,
-            evaluates=turn.evaluate,
+            inference_scale=assignment.inference_scale,
+            evaluates=assignment.evaluate,
         )
         if VectorId.FROZEN in vectors:
             self._flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
-            self._own = [turn.digests[VectorId.FROZEN]]
+            self._own = [assignment.digests[VectorId.FROZEN]]
         if steps and not self._flat.vector.is_cuda:  # a GPU has copies of its own
             whole = config.kernel.fusion == "pre"
             spent = [VectorId.X_PREV, *([] if whole else [VectorId.X])]
             self._connection.data.vectors.spend(spent)
-        tested = model_digest(turn.digests)
+        tested = model_digest(assignment.digests)
         rnd = LocalRound(
             self._flat,
             numbers,
@@ -228,32 +234,32 @@ class Rounds:
             self._reporter.note(logging.WARNING, text)
         counts.begin()
 
-    def _take_back(self, turn: Turn, rnd: LocalRound) -> None:
+    def _take_back(self, assignment: Assignment[Announced], rnd: LocalRound) -> None:
         """The loop's body is through with a round: note its test, send its update."""
         reporter = self._reporter
         self._connection.counts.lap("training" if rnd.num_steps else "evaluating")
-        if turn.evaluate and reporter.failed and self._test_failed != turn.round_index:
-            self._test_failed = turn.round_index  # it gets one more chance
-        elif turn.evaluate:
-            self._evaluated = turn.round_index
+        if assignment.evaluate and reporter.failed and self._test_failed != assignment.round_index:
+            self._test_failed = assignment.round_index  # it gets one more chance
+        elif assignment.evaluate:
+            self._evaluated = assignment.round_index
         if rnd.num_steps and not reporter.failed and not rnd.abandoned:
-            self._send(turn, rnd)
+            self._send(assignment, rnd)
             self._backoff_s = self._backoff_s if reporter.failed else FIRST_BACKOFF_S
         if reporter.failed:
             self._back_off()
 
-    def _send(self, turn: Turn, rnd: LocalRound) -> None:
+    def _send(self, assignment: Assignment[Announced], rnd: LocalRound) -> None:
         progress = self._reporter.progress
         progress.phase = "uploading"
         result = rnd.finish()
         self._connection.counts.rounds += 1
         progress.loss = result.metrics.get("loss")
         began = time.monotonic()
-        outcome = self._outbox.send(self._offer, turn, result)
+        outcome = self._outbox.send(self._offer, assignment, result)
         if outcome is not None:
             state, text = outcome
             took = f"{state.lower()}, {time.monotonic() - began:.1f} s"
-            line = f"round {turn.round_index + 1}: {took}"
+            line = f"round {assignment.round_index + 1}: {took}"
             self._reporter.note(logging.INFO, f"{line}: {text}" if text else line)
             self._on_sent(rnd, state, text)
 

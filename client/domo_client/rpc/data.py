@@ -1,17 +1,18 @@
 """The data rpcs of a silo: models in, updates out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import grpc
+from torch import Tensor
 
 from domo.errors import CoordinatorUnavailableError, DeadlineError, ProtocolError
-from domo_client.rpc.assignment import Turn, check_header, turn_of
 from domo_client.rpc.session import CALL_S, Session
 from domo_client.rpc.vectors import STALL_S, Vectors
 from domo_client.rpc.watchdog import Watchdog
 from domo_client.state.folder import PendingUpdate, SiloState
-from domo_proto.codec import FRAME_BYTES, HEAD_BYTES, encode_frame, parse
+from domo_proto.assignment import Announced, Assignment, read_header
+from domo_proto.codec import FRAME_BYTES, HEAD_BYTES, VectorId, encode_frame, parse
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -27,6 +28,9 @@ KNOWN = {
 """What is said of an update that need not be sent."""
 
 
+Fetched = tuple[Assignment[Announced], Mapping[VectorId, Tensor]]
+
+
 class Data:
     """The data rpcs.
 
@@ -35,8 +39,8 @@ class Data:
         state: Where vectors are kept.
 
     Attributes:
-        vectors: Those of the newest turn.
-        round_told: Of the newest turn, kept or not.
+        vectors: Those of the newest assignment.
+        round_told: Of the newest assignment, kept or not.
     """
 
     def __init__(self, session: Session, state: SiloState):
@@ -48,20 +52,23 @@ class Data:
         self.round_told = 0
         self._reached = ("", 0)
 
-    def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Turn:
-        """Wait for the next turn, and receive what this silo lacks.
+    def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Fetched:
+        """Wait for the next assignment, and receive what this silo lacks.
 
         Args:
             run_id: The run.
             evaluated_index: Newest model whose numbers were sent; -1: none.
             own: Digests of vectors that the model itself holds (frozen parameters).
 
+        Returns:
+            The assignment and its vectors, without `own`: CPU tensors, float32 or bytes (uint8).
+
         Raises:
             ProtocolError: What the coordinator says does not fit the model.
         """
         return self._session.ask(lambda s: self._fetch_once(s, run_id, evaluated_index, own))
 
-    def _fetch_once(self, session: str, run_id: str, evaluated: int, own: Sequence[str]) -> Turn:
+    def _fetch_once(self, session: str, run_id: str, evaluated: int, own: Sequence[str]) -> Fetched:
         have = [bytes.fromhex(d) for d in (*self._state.held(), *own)]
         request = pb.FetchRequest(
             session=session,
@@ -75,17 +82,16 @@ class Data:
             ],
         ).SerializeToString()
 
-        def read(stream: Any, watch: Watchdog) -> Turn:
+        def read(stream: Any, watch: Watchdog) -> Fetched:
             first = next(stream, None)
             if first is None:
                 raise ProtocolError("the coordinator ended its answer before it began")
             header = parse(pb.RoundHeader, first)
             self.round_told = header.round_index
-            check_header(header, self.vectors.sizes)
+            assignment = read_header(header, self.vectors.sizes)
             watch.feed(STALL_S)
             with self._session.counts.timed("downloading"):
-                vectors = self.vectors.receive(header, stream, watch, own)
-            return turn_of(header, vectors)
+                return assignment, self.vectors.receive(assignment, stream, watch, own)
 
         hold_s = self._session.long_poll_s + CALL_S
         return self._watched(

@@ -1,8 +1,7 @@
-"""The vectors of the newest turn: received, kept in memory and on disk, given to the trainer."""
+"""The vectors that came last: received, kept in memory and on disk, given to the trainer."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
 
 import torch
 import xxhash
@@ -11,10 +10,11 @@ from torch import Tensor
 from domo.errors import ProtocolError
 from domo.model.flat import byte_view
 from domo.model.layout import Layout
-from domo_client.rpc.assignment import sizes_of
 from domo_client.rpc.session import Session
 from domo_client.rpc.watchdog import Watchdog
+from domo_client.state.download import Part
 from domo_client.state.folder import SiloState
+from domo_proto.assignment import Announced, Assignment, sizes_of
 from domo_proto.codec import HEAD_BYTES, VectorId, decode_frame
 
 STALL_S = 120.0
@@ -39,9 +39,9 @@ class Vectors:
         self.sizes: Mapping[int, int] = {}
         self._page_locked = False
         self.on_damage: Callable[[str], None] = lambda text: None
-        self._furthest: dict[str, int] = {}  # bytes of the turn's vectors that were ever here
+        self._furthest: dict[str, int] = {}  # bytes of its vectors that were ever here
         self._misfits: Counter[str] = Counter()  # how often each did not fit its digest
-        self._memory: dict[str, Tensor] = {}  # vectors of the newest turn, by digest
+        self._memory: dict[str, Tensor] = {}  # its vectors, by digest
         self._digests: Mapping[VectorId, str] = {}
 
     def expect(self, layout: Layout, page_locked: bool = False) -> None:
@@ -50,13 +50,17 @@ class Vectors:
         self.sizes, self._page_locked = sizes_of(layout), page_locked
 
     def receive(
-        self, header: Any, stream: Iterator[bytes], watch: Watchdog, own: Collection[str]
+        self,
+        assignment: Assignment[Announced],
+        stream: Iterator[bytes],
+        watch: Watchdog,
+        own: Collection[str],
     ) -> dict[VectorId, Tensor]:
-        """The vectors of a turn, from the coordinator, memory or disk.
+        """The vectors of an assignment, from the coordinator, memory or disk.
 
         Args:
-            header: Its RoundHeader, checked.
-            stream: The frames that follow it.
+            assignment: Whose.
+            stream: The frames that follow its header.
             watch: Told of progress.
             own: Digests of vectors that the model itself holds; they are left out.
 
@@ -64,9 +68,9 @@ class Vectors:
             ChecksumError: One does not fit its digest; the next fetch brings it.
             ProtocolError: The frames do not follow.
         """
-        if not header.vectors:  # nothing to do yet: what is here may be needed by the next turn
+        if not assignment.vectors:  # nothing to do yet; what is here may be needed next
             return {}
-        digests = {VectorId(v.id): v.digest.hex() for v in header.vectors}
+        digests = assignment.digests
         vectors: dict[VectorId, Tensor] = {}
         needed = set(digests.values())
         self._furthest = {d: n for d, n in self._furthest.items() if d in needed}
@@ -74,17 +78,19 @@ class Vectors:
         free = [self._memory.pop(d) for d in list(self._memory) if d not in needed]
         if self._page_locked and free:
             torch.cuda.synchronize()  # copies to the GPU may still read them
-        for info in header.vectors:
-            vector_id, digest = VectorId(info.id), info.digest.hex()
+        for vector_id, told in assignment.vectors.items():
+            digest = digests[vector_id]
             dtype = DTYPES.get(vector_id, torch.float32)
-            if info.sent:
-                target = _like(free, info.num_bytes, dtype, self._page_locked)
-                where = f"{vector_id.name} of round {header.round_index + 1}"
-                vectors[vector_id] = self._receive(info, where, target, needed, stream, watch)
+            if told.sent:
+                target = _like(free, told.num_bytes, dtype, self._page_locked)
+                where = f"{vector_id.name} of round {assignment.round_index + 1}"
+                with self._state.part(digest, needed) as part:
+                    self._receive(vector_id, told, where, target, part, stream, watch)
+                vectors[vector_id] = target
             elif self._may_use(digest, dtype, vectors.values()):
                 vectors[vector_id] = self._memory[digest]
             elif vector_id is not VectorId.FROZEN or digest not in own:
-                target = _like(free, info.num_bytes, dtype, self._page_locked)
+                target = _like(free, told.num_bytes, dtype, self._page_locked)
                 vectors[vector_id] = self._state.get(digest, target)
         self._digests = digests
         self._memory = {digests[v]: vector for v, vector in vectors.items()}
@@ -96,7 +102,7 @@ class Vectors:
         self._memory, self._digests = {}, {}
 
     def spend(self, vector_ids: Collection[VectorId]) -> None:
-        """These vectors of the newest turn are about to be overwritten by who received them."""
+        """These vectors are about to be overwritten by who received them."""
         for vector_id in vector_ids:
             digest = self._digests.get(vector_id)
             if digest in self._memory:
@@ -109,40 +115,39 @@ class Vectors:
 
     def _receive(
         self,
-        info: Any,
+        vector_id: VectorId,
+        told: Announced,
         where: str,
         vector: Tensor,
-        needed: Collection[str],
+        part: Part,
         stream: Iterator[bytes],
         watch: Watchdog,
-    ) -> Tensor:
+    ) -> None:
         """Receive a vector, or the rest of one, into `vector` and the state folder."""
-        target, at = byte_view(vector), info.offset
-        digest, before = info.digest.hex(), self._session.advanced
-        with self._state.part(digest, needed) as part:
-            part.begin(target[:at])
-            while at < info.num_bytes:
-                message = next(stream, b"")
-                frame = decode_frame(message)
-                size = len(frame.payload)
-                if not size:
-                    raise ProtocolError("the coordinator has sent an empty frame")
-                if frame.vector_id != info.id or frame.offset != at or at + size > info.num_bytes:
-                    raise ProtocolError("frames of a vector must follow in order and without gaps")
-                part.append(frame.payload)
-                target[at : at + size] = frame.payload
-                at += size
-                self._session.counts.bytes_received += len(message) - HEAD_BYTES
-                if at > self._furthest.get(digest, 0):
-                    self._furthest[digest] = at
-                    self._session.advanced += 1
-                watch.feed(STALL_S)
-            fits = xxhash.xxh3_128_digest(target) == info.digest
-            if not fits:
-                self._session.advanced = before
-                self._note_misfit(where, digest)
-            part.finish(fits)
-        return vector
+        target, at, size = byte_view(vector), told.offset, told.num_bytes
+        digest, before = told.digest.hex(), self._session.advanced
+        part.begin(target[:at])
+        while at < size:
+            message = next(stream, b"")
+            frame = decode_frame(message)
+            end = at + len(frame.payload)
+            if end == at:
+                raise ProtocolError("the coordinator has sent an empty frame")
+            if frame.vector_id != vector_id or frame.offset != at or end > size:
+                raise ProtocolError("frames of a vector must follow in order and without gaps")
+            part.append(frame.payload)
+            target[at:end] = frame.payload
+            at = end
+            self._session.counts.bytes_received += len(message) - HEAD_BYTES
+            if at > self._furthest.get(digest, 0):
+                self._furthest[digest] = at
+                self._session.advanced += 1
+            watch.feed(STALL_S)
+        fits = xxhash.xxh3_128_digest(target) == told.digest
+        if not fits:
+            self._session.advanced = before
+            self._note_misfit(where, digest)
+        part.finish(fits)
 
     def _note_misfit(self, where: str, digest: str) -> None:
         self._misfits[digest] += 1

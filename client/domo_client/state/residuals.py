@@ -23,23 +23,12 @@ from domo.fold import ReadBlock
 from domo.model.flat import byte_view
 from domo.storage.files import digest_of, read_at
 from domo_client.state.files import replace, write_over
+from domo_proto.assignment import Counted
 
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 NUM_FILES = 3
-
-
-class Counted(NamedTuple):
-    """An update of this silo that a closed round was summed with.
-
-    Attributes:
-        round_index: The round.
-        digest: xxh3-128 of all the update's bytes, hex.
-    """
-
-    round_index: int
-    digest: str
 
 
 class Residual(NamedTuple):

@@ -19,7 +19,8 @@ from domo_client.rpc.data import Data
 from domo_client.rpc.session import Session
 from domo_client.rpc.watchdog import Watchdog
 from domo_client.state.folder import SiloState
-from domo_proto.codec import VectorId, encode_frame, parse
+from domo_proto.assignment import read_header
+from domo_proto.codec import VectorId, encode_frame
 from domo_proto.v1 import federation_pb2 as pb
 
 MODEL = nn.BatchNorm1d(2)
@@ -84,9 +85,9 @@ def frame(x: torch.Tensor = X, at: int = 0) -> bytes:
 def test_a_turn_that_fits(liar: Liar, silo: Data) -> None:
     buffers = vector(id=pb.FLOAT_BUFFERS, num_bytes=16, sent=False)
     liar.turns = [[header(vector(), buffers), frame()]]
-    turn = silo.fetch_round("1-r", -1)
-    assert (turn.action, turn.round_index, turn.num_steps) == ("TRAIN", 6, 1)
-    assert torch.equal(turn.vectors[VectorId.X], X)
+    told, vectors = silo.fetch_round("1-r", -1)
+    assert (told.action, told.round_index, told.num_steps) == ("TRAIN", 6, 1)
+    assert torch.equal(vectors[VectorId.X], X)
 
 
 WHERE = "the coordinator's header of round 7"
@@ -101,6 +102,15 @@ WHERE = "the coordinator's header of round 7"
         ([header()], f"{WHERE} has no X"),
         ([header(vector(), num_steps=0)], "asks for 0 local steps with step size 0.1"),
         ([header(vector(), local_lr=float("nan"))], "1 local steps with step size nan"),
+        ([header(vector(), inference_scale=0.0)], f"{WHERE} has an inference scale of 0.0"),
+        (
+            [header(vector(), inference_scale=float("inf"))],
+            f"{WHERE} has an inference scale of inf",
+        ),
+        (
+            [header(vector(), counted_round=5, counted_digest=b"x")],
+            "of 1 bytes for the update that",
+        ),
         ([header(vector(id=9))], f"{WHERE} has a vector of id 9"),
         ([header(vector(id=pb.UPDATE))], f"{WHERE} has a vector of id 7"),
         ([header(vector(), vector())], f"{WHERE} has X twice"),
@@ -156,10 +166,11 @@ def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Data) -> N
     said: list[str] = []
     silo.vectors.on_damage = said.append
     wrong = [header(vector()), frame(X[:2]), frame(X[:2], 8)]
+    told = read_header(pb.RoundHeader.FromString(wrong[0]), silo.vectors.sizes)
     with Watchdog(60.0) as watch:
         for times in range(1, 5):
             with pytest.raises(ChecksumError, match="does not fit its digest"):
-                silo.vectors.receive(parse(pb.RoundHeader, wrong[0]), iter(wrong[1:]), watch, ())
+                silo.vectors.receive(told, iter(wrong[1:]), watch, ())
             assert silo._session.advanced == 0
             assert len(said) == times // 2
     assert said[0].startswith("X of round 7 has come 2 times and does not fit its digest")
@@ -168,7 +179,7 @@ def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Data) -> N
         [header(vector()), frame(X[:2])],
         [header(vector(offset=8)), frame(X[2:], 8)],
     ]
-    assert torch.equal(silo.fetch_round("1-r", -1).vectors[VectorId.X], X)
+    assert torch.equal(silo.fetch_round("1-r", -1)[1][VectorId.X], X)
     assert silo._session.advanced == 0  # nothing got further than it had been
 
 
@@ -181,11 +192,11 @@ def test_vectors_stay_in_memory_through_long_waits_and_go_with_their_run(
     later = torch.tensor([5.0, 6.0, 7.0, 8.0])
     new = vector(digest=xxhash.xxh3_128_digest(byte_view(later)))
     liar.turns = [[header(vector()), frame()], [wait], [wait], [header(new, before), frame(later)]]
-    first = silo.fetch_round("1-r", -1).vectors[VectorId.X]
+    first = silo.fetch_round("1-r", -1)[1][VectorId.X]
     for path in silo._state.folder.glob("vectors/*"):
         path.write_bytes(b"damaged")
-    assert [silo.fetch_round("1-r", -1).action for _ in range(2)] == ["ASK_AGAIN"] * 2
-    vectors = silo.fetch_round("1-r", -1).vectors
+    assert [silo.fetch_round("1-r", -1)[0].action for _ in range(2)] == ["ASK_AGAIN"] * 2
+    _, vectors = silo.fetch_round("1-r", -1)
     assert vectors[VectorId.X_PREV] is first
     assert torch.equal(vectors[VectorId.X], later)
     assert len(silo.vectors._memory) == 2
@@ -198,6 +209,6 @@ def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Data
     before = vector(id=pb.X_PREV, sent=False)
     liar.turns = [[header(vector()), frame()], [header(vector(sent=False), before)]]
     silo.fetch_round("1-r", -1)
-    vectors = silo.fetch_round("1-r", -1).vectors
+    _, vectors = silo.fetch_round("1-r", -1)
     vectors[VectorId.X_PREV].zero_()
     assert torch.equal(vectors[VectorId.X], X)

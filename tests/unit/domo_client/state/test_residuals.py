@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from domo_client.state.residuals import NUM_FILES, Counted, Residuals
+from domo_client.state.residuals import NUM_FILES, Residuals
+from domo_proto.assignment import Counted
 
 RUN = "1-r"
 N = 5
