@@ -23,7 +23,7 @@ from domo.api.schema import (
 )
 from domo.errors import StateError
 from domo.model.card import ModelCard, metadata_of
-from domo.model.flat import Section
+from domo.model.layout import Section
 from domo.model.model_file import open_model
 from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
