@@ -181,7 +181,7 @@ def test_the_disk_and_a_close_that_hangs(tmp_path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def testing(folder: Path) -> AsyncIterator[Lab]:
+async def last_test(folder: Path) -> AsyncIterator[Lab]:
     """A run whose last model is to be tested by A and B."""
     async with life(folder, roster=[A, B], num_rounds=1, evaluate_every=1) as lab:
         assert lab.run.model.layout is not None
@@ -197,7 +197,7 @@ async def testing(folder: Path) -> AsyncIterator[Lab]:
 
 def test_a_last_model_that_nobody_tests(tmp_path: Path) -> None:
     async def go() -> None:
-        async with testing(tmp_path) as lab:
+        async with last_test(tmp_path) as lab:
             assert await stalled(lab) is None
             lab.run.receiver.note_failure(A, 1, "RuntimeError: no")
             assert await stalled(lab) is None, "the other one may get on"
@@ -218,7 +218,7 @@ def test_a_last_model_that_nobody_tests(tmp_path: Path) -> None:
 
 def test_a_last_model_that_takes_unusually_long_to_be_written(tmp_path: Path) -> None:
     async def go() -> None:
-        async with testing(tmp_path) as lab:
+        async with last_test(tmp_path) as lab:
             async with lab.c.queue._writing:  # such as a write that does not return
                 for name in (A, B):
                     lab.run.receiver.note_tested(name, 1)
