@@ -75,7 +75,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             }
         )
         session.certificate_end = peer_end(context)
-        self._coordinator.expiry.look()
+        self._coordinator.expiry.look_at(session)
         return pb.JoinResponse(
             session=session.token,
             report_interval_s=self._coordinator.sessions.report_interval_s,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from domo_proto.certificates import SOON_S, end_of, end_of_file
-from domo_server.silos.sessions import Sessions
+from domo_server.silos.sessions import Session, Sessions
 
 LOOK_S = 3600.0
 """How often the watch looks."""
@@ -48,8 +48,12 @@ class Expiry:
         self._check(None, self.own_end, "the coordinator's certificate")
         for session in self._sessions.all():
             if session.phase != "offline":
-                name = session.silo_id
-                self._check(name, session.certificate_end, f"the certificate of {name}")
+                self.look_at(session)
+
+    def look_at(self, session: Session) -> None:
+        """Say what is to be said of one silo's certificate."""
+        name = session.silo_id
+        self._check(name, session.certificate_end, f"the certificate of {name}")
 
     def _check(self, silo_id: str | None, end: float | None, what: str) -> None:
         now = self._clock()
