@@ -99,7 +99,7 @@ def serve_counted(folder: Path) -> None:
     ) -> T | None:
         end, asked = time.monotonic() + timeout_s, False
 
-        def again() -> T | None:
+        def again() -> Any:
             nonlocal asked
             counts["wakes"] += asked and time.monotonic() < end
             asked = True
