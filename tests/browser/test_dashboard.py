@@ -42,12 +42,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
         yield it
 
 
-@pytest.fixture
-def page(server: Coordinator, tmp_path: Path) -> Iterator[Page]:
-    with chrome(server.url, tmp_path / "downloads") as it:
-        it.log_in(server.token)
+@pytest.fixture(scope="module")
+def browser(server: Coordinator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chrome(server.url, tmp_path_factory.mktemp("downloads")) as it:
         yield it
-        assert it.errors() == []
+
+
+@pytest.fixture
+def nobody(browser: Page) -> Page:
+    """The browser before anybody came."""
+    browser.as_new()
+    return browser
+
+
+@pytest.fixture
+def page(nobody: Page, server: Coordinator) -> Iterator[Page]:
+    nobody.log_in(server.token)
+    yield nobody
+    assert nobody.errors() == []
 
 
 def fill_form(page: Page, **values: Any) -> None:
@@ -70,7 +82,7 @@ def downloaded(folder: Path, pattern: str) -> Path:
     raise AssertionError(f"no {pattern} in {[p.name for p in folder.iterdir()]}")
 
 
-def test_a_run_from_the_form_to_its_model(page: Page, server: Coordinator, tmp_path: Path) -> None:
+def test_a_run_from_the_form_to_its_model(page: Page, server: Coordinator) -> None:
     page.find("#silos [data-key=site-d]")
     page.driver.execute_script("window.sameDocument = true")
     fill_form(page, name="by-form", num_rounds=300, num_silos=4, local_epochs=8)
@@ -109,7 +121,7 @@ def test_a_run_from_the_form_to_its_model(page: Page, server: Coordinator, tmp_p
 
     # its model and its history
     page.go(f"#/runs/{run_id}")
-    folder = tmp_path / "downloads"
+    folder = page.downloads
     page.click("#view-run [data-f=model]")
     model = load_file(downloaded(folder, f"{run_id}-x*.safetensors"))
     assert sum(x.numel() for x in model.values()) >= server.get(f"/runs/{run_id}")["num_params"]
@@ -203,16 +215,15 @@ def test_an_event_is_on_the_screen_within_a_second(page: Page, server: Coordinat
     assert sorted(took)[2] < 1, took
 
 
-def test_without_the_token_there_is_nothing_to_press(server: Coordinator, tmp_path: Path) -> None:
-    with chrome(server.url, tmp_path) as page:
-        page.driver.get(server.url)
-        page.find("#silos [data-key=site-a]")
-        assert "Read-only" in page.text("#role")
-        shown = [b for b in page.driver.find_elements("css selector", "button") if b.is_displayed()]
-        words = {button.text for button in shown}
-        assert not words & {"Pause", "Resume", "Stop run", "Drop", "Re-admit"}
-        page.go("#/new")
-        assert not page.find("form.start button[type=submit]").is_enabled()
+def test_without_the_token_there_is_nothing_to_press(nobody: Page, server: Coordinator) -> None:
+    nobody.driver.get(server.url)
+    nobody.find("#silos [data-key=site-a]")
+    assert "Read-only" in nobody.text("#role")
+    shown = [b for b in nobody.driver.find_elements("css selector", "button") if b.is_displayed()]
+    words = {button.text for button in shown}
+    assert not words & {"Pause", "Resume", "Stop run", "Drop", "Re-admit"}
+    nobody.go("#/new")
+    assert not nobody.find("form.start button[type=submit]").is_enabled()
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:

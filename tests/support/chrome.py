@@ -37,14 +37,27 @@ def require() -> tuple[str, str]:
 
 
 class Page:
-    """The dashboard in a browser."""
+    """The dashboard in a browser.
 
-    def __init__(self, driver: Any, url: str):
-        self.driver, self.url = driver, url
+    Attributes:
+        downloads: The folder of what is saved.
+    """
+
+    def __init__(self, driver: Any, url: str, downloads: Path):
+        self.driver, self.url, self.downloads = driver, url, downloads
 
     def log_in(self, token: str) -> None:
         self.driver.get(f"{self.url}/login?token={token}")
         self.until(lambda: "admin" in self.driver.execute_script("return document.body.className"))
+
+    def as_new(self) -> None:
+        """No document, nobody logged in, nothing set, and no complaint of what was left."""
+        self.driver.get(self.url)
+        self.driver.execute_script("localStorage.clear()")
+        self.driver.get("about:blank")
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.errors()
 
     def go(self, address: str) -> None:
         """Another page of the document, as its links do: nothing is loaded again."""
@@ -146,6 +159,6 @@ def chrome(url: str, downloads: Path, *flags: str) -> Iterator[Page]:
     session = webdriver.Chrome(options=options, service=Service(driver))
     try:
         session.set_script_timeout(60)
-        yield Page(session, url)
+        yield Page(session, url, downloads)
     finally:
         session.quit()
