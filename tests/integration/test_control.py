@@ -147,7 +147,7 @@ def test_a_paused_run_can_be_stopped(tmp_path: Path) -> None:
         assignment = lab.assignment(A)
         assert assignment is not None
         assert (assignment.action, assignment.outcome, assignment.round_index) == (
-            "end",
+            "END",
             "STOPPED",
             1,
         )
@@ -192,7 +192,7 @@ def test_a_silo_dropped_in_mid_round_counts_no_more_until_the_round_after(tmp_pa
         await lab.round_open(1)
         assignment = lab.assignment(D)
         assert assignment is not None
-        assert (assignment.action, assignment.round_index) == ("train", 1)
+        assert (assignment.action, assignment.round_index) == ("TRAIN", 1)
         await lab.send_all(*SILOS)
         assert (await lab.ended()).complete is False
         assert await lab.who() == [[A, B, C], SILOS]

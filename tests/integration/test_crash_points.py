@@ -29,10 +29,11 @@ from domo.storage import files
 from domo.training.initial import save_initial
 from domo.update_format import encode
 from domo_proto import codec
+from domo_proto.assignment import Assignment, Counted
 from domo_proto.codec import VectorId, decode_frame
 from domo_server.coordinator.coordinator import Coordinator
-from domo_server.runs.assignment import Assignment, Counted
 from domo_server.runs.run import Run
+from domo_server.runs.wire_vector import WireVector
 from domo_server.store.checkpoint import load_checkpoint
 from domo_server.store.database import open_database
 from domo_server.store.rows import RunRow
@@ -71,7 +72,7 @@ def local_update(silo_id: str, x: torch.Tensor, r: int) -> torch.Tensor:
 
 
 async def send(
-    run: Run, silo_id: str, assignment: Assignment, residuals: Residuals, durable: bool
+    run: Run, silo_id: str, assignment: Assignment[WireVector], residuals: Residuals, durable: bool
 ) -> None:
     """What an agent does for the open round."""
     assert run.model.current is not None
@@ -165,7 +166,7 @@ async def take_part(
         if silo_id not in run.roster.enrolled:
             await run.enroll(session, bytes.fromhex(run.model.layout.digest), 8, 0)
         assignment = run.assignment_for(silo_id, -1)
-        if assignment is not None and assignment.action == "train":
+        if assignment is not None and assignment.action == "TRAIN":
             lost = (assignment.round_index, silo_id) in had
             assert not (durable and lost), f"{silo_id} has to send an accepted update again"
             await send(run, silo_id, assignment, residuals, durable)

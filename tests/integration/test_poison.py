@@ -401,7 +401,7 @@ def test_a_refused_norm_under_wait_is_waited_for_until_another_update_comes(
         assert told.error_code == "outlier"
         assignment = lab.assignment(D)
         assert assignment is not None
-        assert assignment.action == "train", "its operator may have mended the data"
+        assert assignment.action == "TRAIN", "its operator may have mended the data"
         with pytest.raises(errors.ProtocolError, match="was refused before: the norm of its"):
             await lab.send(D, scale=1000)
         await lab.send_all(D)
@@ -505,7 +505,7 @@ def test_a_torn_update_is_said_and_asked_for_again(tmp_path: Path) -> None:
             ]
             assignment = lab.assignment(B)
             assert assignment is not None
-            assert assignment.action == "train"
+            assert assignment.action == "TRAIN"
 
     play(before())
     (path,) = (tmp_path / "state" / "runs" / RUN_ID / "spool").rglob(f"{B}.*.update")

@@ -148,6 +148,6 @@ def test_an_update_that_is_refused_later_wakes_its_silo(tmp_path: Path) -> None:
             await lab.send_all(*names[1:])
             assignment = await asyncio.wait_for(asked, 10)
             assert assignment is not None
-            assert assignment.action == "train"
+            assert assignment.action == "TRAIN"
 
     play(go())

@@ -56,7 +56,6 @@ class Directive(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTINUE: _ClassVar[Directive]
     ABANDON_ROUND: _ClassVar[Directive]
     STOP_RUN: _ClassVar[Directive]
-    DRAIN: _ClassVar[Directive]
 ROLE_UNSPECIFIED: Role
 TRAINER: Role
 EVALUATOR: Role
@@ -90,7 +89,6 @@ DIRECTIVE_UNSPECIFIED: Directive
 CONTINUE: Directive
 ABANDON_ROUND: Directive
 STOP_RUN: Directive
-DRAIN: Directive
 
 class JoinRequest(_message.Message):
     __slots__ = ("protocol_version", "software_version", "capabilities", "silo_id", "instance_id", "role", "device")
@@ -235,11 +233,10 @@ class VectorInfo(_message.Message):
     def __init__(self, id: _Optional[_Union[VectorId, str]] = ..., num_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., sent: bool = ..., offset: _Optional[int] = ...) -> None: ...
 
 class RoundHeader(_message.Message):
-    __slots__ = ("action", "run_id", "round_index", "attempt", "num_rounds", "num_steps", "local_lr", "inference_scale", "vectors", "outcome", "outcome_text", "evaluate", "remaining_s", "counted_round", "counted_digest")
+    __slots__ = ("action", "run_id", "round_index", "num_rounds", "num_steps", "local_lr", "inference_scale", "vectors", "outcome", "outcome_text", "evaluate", "counted_round", "counted_digest")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     NUM_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     NUM_STEPS_FIELD_NUMBER: _ClassVar[int]
     LOCAL_LR_FIELD_NUMBER: _ClassVar[int]
@@ -248,13 +245,11 @@ class RoundHeader(_message.Message):
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_TEXT_FIELD_NUMBER: _ClassVar[int]
     EVALUATE_FIELD_NUMBER: _ClassVar[int]
-    REMAINING_S_FIELD_NUMBER: _ClassVar[int]
     COUNTED_ROUND_FIELD_NUMBER: _ClassVar[int]
     COUNTED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     action: Action
     run_id: str
     round_index: int
-    attempt: int
     num_rounds: int
     num_steps: int
     local_lr: float
@@ -263,13 +258,12 @@ class RoundHeader(_message.Message):
     outcome: str
     outcome_text: str
     evaluate: bool
-    remaining_s: float
     counted_round: int
     counted_digest: bytes
-    def __init__(self, action: _Optional[_Union[Action, str]] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., attempt: _Optional[int] = ..., num_rounds: _Optional[int] = ..., num_steps: _Optional[int] = ..., local_lr: _Optional[float] = ..., inference_scale: _Optional[float] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., outcome: _Optional[str] = ..., outcome_text: _Optional[str] = ..., evaluate: bool = ..., remaining_s: _Optional[float] = ..., counted_round: _Optional[int] = ..., counted_digest: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., num_rounds: _Optional[int] = ..., num_steps: _Optional[int] = ..., local_lr: _Optional[float] = ..., inference_scale: _Optional[float] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., outcome: _Optional[str] = ..., outcome_text: _Optional[str] = ..., evaluate: bool = ..., counted_round: _Optional[int] = ..., counted_digest: _Optional[bytes] = ...) -> None: ...
 
 class UpdateHeader(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "attempt", "vectors", "digest", "offset", "num_steps", "metrics")
+    __slots__ = ("session", "run_id", "round_index", "vectors", "digest", "offset", "num_steps", "metrics")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -280,7 +274,6 @@ class UpdateHeader(_message.Message):
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     VECTORS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -289,13 +282,12 @@ class UpdateHeader(_message.Message):
     session: str
     run_id: str
     round_index: int
-    attempt: int
     vectors: _containers.RepeatedCompositeFieldContainer[VectorInfo]
     digest: bytes
     offset: int
     num_steps: int
     metrics: _containers.ScalarMap[str, float]
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., attempt: _Optional[int] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., digest: _Optional[bytes] = ..., offset: _Optional[int] = ..., num_steps: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., vectors: _Optional[_Iterable[_Union[VectorInfo, _Mapping]]] = ..., digest: _Optional[bytes] = ..., offset: _Optional[int] = ..., num_steps: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("state", "duplicate", "text")

@@ -1,7 +1,6 @@
 """The life of a run as a table of transitions, and when a round closes. No I/O, no clock.
 
-    WAITING -> OPEN(r, a) -> CLOSING(r) -> OPEN(r+1, 0) | EVALUATING -> FINISHED
-    OPEN(r, a) -> OPEN(r, a+1) on abort; r does not advance and accepted updates are kept
+    WAITING -> OPEN(r) -> CLOSING(r) -> OPEN(r+1) | EVALUATING -> FINISHED
     any state that has not ended -> STOPPED | FAILED
 
 A missing entry of the table is a `ProtocolError`: the caller is wrong, not the network.
@@ -33,7 +32,6 @@ class Signal(StrEnum):
 
     ROSTER_FROZEN = "roster frozen"
     QUORUM = "quorum"
-    ABORT = "abort"
     COMMITTED = "committed"
     LAST_COMMITTED = "last round committed"
     EVALUATED = "evaluated"
@@ -48,7 +46,6 @@ ENDED = frozenset({Phase.FINISHED, Phase.FAILED, Phase.STOPPED})
 TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
     (Phase.WAITING, Signal.ROSTER_FROZEN): Phase.OPEN,
     (Phase.OPEN, Signal.QUORUM): Phase.CLOSING,
-    (Phase.OPEN, Signal.ABORT): Phase.OPEN,
     (Phase.OPEN, Signal.PAUSE): Phase.PAUSED,
     (Phase.PAUSED, Signal.RESUME): Phase.OPEN,
     (Phase.CLOSING, Signal.COMMITTED): Phase.OPEN,
@@ -66,12 +63,10 @@ class RoundState:
     Attributes:
         phase: Where it is.
         round_index: r; the model is x_r.
-        attempt: How often round r was reopened.
     """
 
     phase: Phase = Phase.WAITING
     round_index: int = 0
-    attempt: int = 0
 
     @property
     def ended(self) -> bool:
@@ -89,9 +84,8 @@ def advance(state: RoundState, signal: Signal) -> RoundState:
     if phase is None:
         raise ProtocolError(f"{signal.value!r} means nothing to a run that is {state.phase.value}")
     if signal in (Signal.COMMITTED, Signal.LAST_COMMITTED):
-        return RoundState(phase, state.round_index + 1, 0)
-    attempt = state.attempt + (signal is Signal.ABORT)
-    return RoundState(phase, state.round_index, attempt)
+        return RoundState(phase, state.round_index + 1)
+    return RoundState(phase, state.round_index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ Both have identity serializers: the first message is a protobuf header, every ot
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import grpc
 from prometheus_client import Counter
 
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError, StateError
+from domo_proto.assignment import Action, Assignment
 from domo_proto.codec import decode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
@@ -28,9 +30,9 @@ from domo_server.rpc.access import (
     without_folder,
 )
 from domo_server.rpc.transfers import Progress, Transfers
-from domo_server.runs.assignment import Assignment
 from domo_server.runs.durable import said_by_disk, to_its_end
 from domo_server.runs.run import Run
+from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.sessions import Session
 from domo_server.store.spool import Upload
 
@@ -40,7 +42,6 @@ LOST_S = 1.0
 """How long a lost connection may look like a stream that its silo has ended."""
 QUICK_S = 0.005
 """A frame that took longer to write is the last one for which everybody waits."""
-ACTIONS = {"train": pb.TRAIN, "evaluate": pb.EVALUATE, "end": pb.END}
 
 
 class DataServicer:
@@ -65,7 +66,7 @@ class DataServicer:
         if request.evaluated_index >= 0:
             run.receiver.note_tested(session.silo_id, request.evaluated_index)
 
-        def look() -> Assignment | None:
+        def look() -> Assignment[WireVector] | None:
             if self._coordinator.stopping:
                 return None
             return run.assignment_for(session.silo_id, request.evaluated_index)
@@ -76,12 +77,10 @@ class DataServicer:
         progress.made()
         if assignment is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"
-            answer = pb.RoundHeader(
-                action=pb.ASK_AGAIN, run_id=run.run_id, outcome_text=run.waits()
-            )
+            answer = Assignment[WireVector](Action.ASK_AGAIN, run.run_id, text=run.waits()).header()
             await context.write(answer.SerializeToString())
             return
-        if assignment.action != "end":
+        if assignment.action != Action.END:
             run.participants.try_again(session.silo_id)
         have = set(request.have)
         held = {p.digest: p.num_bytes for p in request.partial}
@@ -90,31 +89,8 @@ class DataServicer:
             for vector_id, wire in assignment.vectors.items()
             if wire.digest not in have
         }
-        header = pb.RoundHeader(
-            action=ACTIONS[assignment.action],
-            run_id=run.run_id,
-            round_index=assignment.round_index,
-            attempt=assignment.attempt,
-            num_rounds=run.config.num_rounds,
-            num_steps=assignment.num_steps,
-            local_lr=assignment.local_lr,
-            inference_scale=assignment.inference_scale,
-            evaluate=assignment.evaluate,
-            outcome=assignment.outcome,
-            outcome_text=without_folder(assignment.text, self._coordinator),
-            remaining_s=assignment.remaining_s,
-            **_counted(assignment),
-            vectors=[
-                pb.VectorInfo(
-                    id=vector_id.value,  # type: ignore[arg-type]
-                    num_bytes=wire.num_bytes,
-                    digest=wire.digest,
-                    sent=vector_id in starts,
-                    offset=starts.get(vector_id, 0),
-                )
-                for vector_id, wire in assignment.vectors.items()
-            ],
-        )
+        text = without_folder(assignment.text, self._coordinator)
+        header = replace(assignment, run_id=run.run_id, text=text).header(starts)
         await context.write(header.SerializeToString())
         zstd = request.compression == "zstd"
         sent = self._coordinator.counters.bytes_of("sent", session.silo_id)
@@ -213,13 +189,6 @@ class DataServicer:
         session.error = None if taken else session.error
         state = pb.ACCEPTED if taken else pb.STALE
         return pb.SubmitResponse(state=state).SerializeToString()
-
-
-def _counted(assignment: Assignment) -> dict[str, Any]:
-    if assignment.counted is None:
-        return {}
-    r, digest = assignment.counted
-    return {"counted_round": r, "counted_digest": bytes.fromhex(digest)}
 
 
 async def _counting(messages: AsyncIterator[bytes], counter: Counter) -> AsyncIterator[bytes]:

@@ -1,10 +1,9 @@
 """What each silo of a run is to do now."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
 
 from domo.run_config import RunConfig
+from domo_proto.assignment import Action, Assignment, Counted
 from domo_proto.codec import VectorId
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.model import ServedModel
@@ -16,36 +15,6 @@ from domo_server.store.rows import Enrolment, RoundRecord
 
 SKIPPED = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
 """Vectors that are not needed to test a model."""
-
-
-class Counted(NamedTuple):
-    """The newest update of a silo that a closed round was summed with.
-
-    Attributes:
-        round_index: The round.
-        digest: xxh3-128 of the whole update, hex.
-    """
-
-    round_index: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a silo is to do next; see RoundHeader in the proto."""
-
-    action: Literal["train", "evaluate", "end"]
-    round_index: int = 0
-    attempt: int = 0
-    num_steps: int = 0
-    local_lr: float = 0.0
-    inference_scale: float | None = None
-    evaluate: bool = False
-    vectors: Mapping[VectorId, WireVector] = field(default_factory=dict)
-    outcome: str = ""
-    text: str = ""
-    remaining_s: float | None = None
-    counted: Counted | None = None
 
 
 class Assignments:
@@ -78,7 +47,9 @@ class Assignments:
         for p in record.participants:
             self._counted[p.silo_id] = Counted(record.round_index, p.digest)
 
-    def of(self, silo_id: str, state: RoundState, evaluated_index: int) -> Assignment | None:
+    def of(
+        self, silo_id: str, state: RoundState, evaluated_index: int
+    ) -> Assignment[WireVector] | None:
         """What a silo is to do in a run that goes on; None: nothing yet.
 
         Args:
@@ -94,20 +65,25 @@ class Assignments:
         wanted = phase is Phase.OPEN and self._participants.awaits(silo_id)
         if wanted and mine.role == "trainer":
             return Assignment(
-                "train",
-                r,
-                state.attempt,
-                self._config.steps_at(r, silo_id, mine.num_samples),
-                self._config.lr_at(r),
-                model.current.inference_scale,
-                tests,
-                model.vectors,
+                Action.TRAIN,
+                round_index=r,
+                num_rounds=self._config.num_rounds,
+                num_steps=self._config.steps_at(r, silo_id, mine.num_samples),
+                local_lr=self._config.lr_at(r),
+                inference_scale=model.current.inference_scale,
+                evaluate=tests,
+                vectors=model.vectors,
                 counted=self._counted.get(silo_id),
-                remaining_s=self._participants.left_s,
             )
         if tests and phase in (Phase.OPEN, Phase.EVALUATING):
             vectors = {v: w for v, w in model.vectors.items() if v not in SKIPPED}
-            return Assignment("evaluate", r, state.attempt, evaluate=True, vectors=vectors)
+            return Assignment(
+                Action.EVALUATE,
+                round_index=r,
+                num_rounds=self._config.num_rounds,
+                evaluate=True,
+                vectors=vectors,
+            )
         return None
 
     def testers(self, model_index: int) -> list[str]:

@@ -67,12 +67,6 @@ class Participants:
         """Whether the round has no update of this silo of its own."""
         return silo_id in self.sampled and silo_id not in self.accepted
 
-    @property
-    def left_s(self) -> float | None:
-        """Seconds until the round's deadline; None: it has none."""
-        deadline = self.policy.round_deadline_s
-        return None if deadline is None else deadline - self._clock() + self.opened_at
-
     def decide(self) -> Decision:
         """What to do with the round now."""
         now = self._clock()

@@ -123,11 +123,11 @@ async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
         started_at = row.started_at or now_text()
         await set_state(run, durably, {"state": "WAITING", "started_at": started_at})
         return False
-    r, attempt = row.rounds_done, row.attempt
+    r = row.rounds_done
     for closed in await asyncio.to_thread(run.store.rounds_of, run.run_id):
         if closed.round_index < r:
             run.count(closed)
-    run.left_at(RoundState(Phase.OPEN, r, attempt))
+    run.left_at(RoundState(Phase.OPEN, r))
     run.open_round()
     if r >= run.config.num_rounds:
         run.left_at(RoundState(Phase.EVALUATING, r))
@@ -135,10 +135,10 @@ async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
     whole = await _restore_set(run, durably)
     paused = row.state == "PAUSED"
     if paused:
-        run.left_at(RoundState(Phase.PAUSED, r, attempt))
+        run.left_at(RoundState(Phase.PAUSED, r))
         run.want_pause()
     elif whole:
-        run.left_at(RoundState(Phase.CLOSING, r, attempt))
+        run.left_at(RoundState(Phase.CLOSING, r))
     done = f"round {r + 1} of {run.config.num_rounds}"
     tail = "; it is still paused" if paused else ""
     here = f"{len(run.participants.accepted)} updates already here"

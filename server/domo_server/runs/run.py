@@ -16,16 +16,18 @@ from domo.errors import (
     StateError,
 )
 from domo.run_config import RunConfig
+from domo_proto.assignment import Action, Assignment
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
 from domo_server.rounds.state import Phase, RoundState, Signal, advance
-from domo_server.runs.assignment import Assignment, Assignments
+from domo_server.runs.assignment import Assignments
 from domo_server.runs.model import ServedModel, digest_of_model, of_its_files
 from domo_server.runs.participants import Participants
 from domo_server.runs.receiver import Receiver
 from domo_server.runs.roster import Roster
+from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.sessions import Session, Sessions
 from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import RoundRecord
@@ -207,11 +209,17 @@ class Run:
             return "the last model is being tested"
         return ""
 
-    def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment | None:
+    def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment[WireVector] | None:
         """What the silo is to do now; None: nothing yet."""
         if self.state.ended:
             r, outcome = self.state.round_index, self.state.phase.value
-            return Assignment("end", r, outcome=outcome, text=self.detail)
+            return Assignment(
+                Action.END,
+                round_index=r,
+                num_rounds=self.config.num_rounds,
+                outcome=outcome,
+                text=self.detail,
+            )
         return self._assignments.of(silo_id, self.state, evaluated_index)
 
     def untested(self) -> list[str]:

@@ -18,11 +18,12 @@ from domo.model.flat import byte_view
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.training.initial import save_initial
+from domo_proto.assignment import Assignment
 from domo_proto.codec import VectorId, decode_frame, encode
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.monitor.monitor import STALL_AFTER_S, Watch
-from domo_server.runs.assignment import Assignment
 from domo_server.runs.run import Run
+from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.sessions import Session
 from domo_server.store.database import open_database
 from domo_server.store.store import Store
@@ -73,7 +74,7 @@ class Lab:
         await self.run.enroll(session, bytes.fromhex(self.run.model.layout.digest), num_samples, 0)
         return session
 
-    def assignment(self, name: str) -> Assignment | None:
+    def assignment(self, name: str) -> Assignment[WireVector] | None:
         return self.run.assignment_for(name, -1)
 
     async def send(self, name: str, scale: float = 1.0, r: int | None = None) -> bool:

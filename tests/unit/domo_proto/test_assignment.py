@@ -1,3 +1,4 @@
+import struct
 from dataclasses import replace
 
 import pytest
@@ -65,3 +66,10 @@ def test_a_header_that_does_not_fit_is_refused() -> None:
     large = replace(TRAIN, vectors={VectorId.X: X._replace(num_bytes=1 << 60)})
     with pytest.raises(ProtocolError, match="of X; the model has 16"):
         read_header(large.header(), SIZES)
+
+
+def test_a_coordinator_of_before_is_understood() -> None:
+    """It says `attempt` (4) and `remaining_s` (13), which nobody used."""
+    older = b"\x20\x01" + b"\x69" + struct.pack("<d", 30.0)
+    wire = TRAIN.header().SerializeToString() + older
+    assert read_header(pb.RoundHeader.FromString(wire), SIZES) == TRAIN

@@ -22,7 +22,6 @@ from domo_server.rounds.state import (
 LIFE = {
     (Phase.WAITING, Signal.ROSTER_FROZEN): Phase.OPEN,
     (Phase.OPEN, Signal.QUORUM): Phase.CLOSING,
-    (Phase.OPEN, Signal.ABORT): Phase.OPEN,
     (Phase.OPEN, Signal.PAUSE): Phase.PAUSED,
     (Phase.PAUSED, Signal.RESUME): Phase.OPEN,
     (Phase.CLOSING, Signal.COMMITTED): Phase.OPEN,
@@ -36,7 +35,7 @@ SIGNALS = [s for s in Signal if s not in (Signal.STOP, Signal.FAIL)]
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("phase", Phase)
 def test_every_pair_is_a_transition_or_an_error(phase: Phase, signal: Signal) -> None:
-    state = RoundState(phase, 3, 2)
+    state = RoundState(phase, 3)
     wanted = LIFE.get((phase, signal))
     if wanted is None:
         with pytest.raises(ProtocolError, match=f"means nothing to a run that is {phase.value}"):
@@ -44,8 +43,7 @@ def test_every_pair_is_a_transition_or_an_error(phase: Phase, signal: Signal) ->
         return
     after = advance(state, signal)
     committed = signal in (Signal.COMMITTED, Signal.LAST_COMMITTED)
-    attempt = {Signal.ABORT: 3}.get(signal, 0 if committed else 2)
-    assert after == RoundState(wanted, 4 if committed else 3, attempt)
+    assert after == RoundState(wanted, 4 if committed else 3)
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -55,7 +53,7 @@ def test_every_run_that_has_not_ended_may_stop_and_fail(phase: Phase) -> None:
             with pytest.raises(ProtocolError):
                 advance(RoundState(phase), signal)
         else:
-            assert advance(RoundState(phase, 1, 1), signal) == RoundState(end, 1, 1)
+            assert advance(RoundState(phase, 1), signal) == RoundState(end, 1)
 
 
 def test_nothing_else_is_in_the_table() -> None:
@@ -68,7 +66,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state, self.rounds, self.attempts = RoundState(), 0, 0
+        self.state = RoundState()
 
     @rule(signal=st.sampled_from(Signal))
     def signal(self, signal: Signal) -> None:
@@ -81,10 +79,6 @@ class Life(RuleBasedStateMachine):
         step = after.round_index - before.round_index
         assert step == (signal in (Signal.COMMITTED, Signal.LAST_COMMITTED))
         assert not before.ended
-        if not step:
-            assert after.attempt - before.attempt == (signal is Signal.ABORT)
-        else:
-            assert after.attempt == 0
         self.state = after
 
     @invariant()
