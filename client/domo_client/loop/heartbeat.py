@@ -135,7 +135,7 @@ class Reporter(threading.Thread):
         journal.log(level, "%s", text, extra={"silo": self._connection.session.silo_id})
 
     def forget(self) -> None:
-        """A turn begins: what was said before is about another one."""
+        """An assignment is taken up: what was said before is about another one."""
         self._directive = ("", 0, "CONTINUE")
 
     def may_go_on(self) -> bool:
