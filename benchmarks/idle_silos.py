@@ -279,8 +279,9 @@ class Silo:
                 self.sent = True
                 await asyncio.Event().wait()
             n = next(v.num_bytes for v in header.vectors if v.id == pb.X)
-            await self._send(np.full(n // 4, 1e-3, np.float32).tobytes(), header)
-            self.sent = True
+            with contextlib.suppress(grpc.aio.AioRpcError):  # it is asked again
+                await self._send(np.full(n // 4, 1e-3, np.float32).tobytes(), header)
+                self.sent = True
 
     async def _wait(self) -> Any:
         while True:
