@@ -11,6 +11,7 @@ from domo.model.flat import digest
 from domo.storage import part_file
 from domo_client.rpc import data as transfer
 from domo_client.rpc import session as line
+from domo_client.rpc import vectors
 from domo_proto import channel, codec
 from domo_server import wiring
 from domo_server.runs import wire_vector as outgoing
@@ -95,7 +96,8 @@ def test_a_wrong_part_is_thrown_away(tmp_path: Path) -> None:
 def test_a_silent_link_is_noticed_by_the_silo(
     direction: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "STALL_S", 1.0)
+    for module in (transfer, vectors):
+        monkeypatch.setattr(module, "STALL_S", 1.0)
     silent = threading.Event()
 
     def look(count: Count) -> None:
