@@ -184,7 +184,6 @@ class RunLoop:
         changes: RunChanges = {
             "state": "EVALUATING" if r + 1 >= config.num_rounds else "OPEN",
             "rounds_done": r + 1,
-            "attempt": 0,
             "checkpoint_digest": following.digest,
             "inference_scale": following.inference_scale,
             "detail": "",

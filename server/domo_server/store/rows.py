@@ -25,7 +25,6 @@ class RunRow:
         finished_at: When it ended.
         roster: Its silos, once they are fixed.
         rounds_done: r; the committed model is x_r.
-        attempt: How often round r was reopened.
         checkpoint: Name of the committed checkpoint's file; None: that of x_0.
         checkpoint_digest: Hex, of that checkpoint.
         inference_scale: alpha*h*P_ref of the round that made x_r.
@@ -45,7 +44,6 @@ class RunRow:
     finished_at: str | None = None
     roster: Sequence[str] | None = None
     rounds_done: int = 0
-    attempt: int = 0
     checkpoint: str | None = None
     checkpoint_digest: str | None = None
     inference_scale: float | None = None
@@ -66,7 +64,6 @@ class RunChanges(TypedDict, total=False):
     finished_at: str
     roster: Sequence[str]
     rounds_done: int
-    attempt: int
     checkpoint: str
     checkpoint_digest: str
     inference_scale: float | None

@@ -65,7 +65,6 @@ runs = Table(
     Column("finished_at", String(32)),
     Column("roster", JSON),
     Column("rounds_done", Integer, nullable=False, default=0),
-    Column("attempt", Integer, nullable=False, default=0),
     Column("checkpoint", String(256)),
     Column("checkpoint_digest", String(32)),
     Column("inference_scale", Float),
