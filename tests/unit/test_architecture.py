@@ -16,7 +16,6 @@ FOLDERS = {p.__name__: Path(p.__path__[0]) for p in (domo, domo_proto, domo_serv
 MOST_MODULES, MOST_LINES = 12, 300
 LONG = {
     "domo.run_config",  # one table of settings, with its rules
-    "domo_client.loop.silo",
     "domo_server.store.store",  # one table of statements
 }
 """Every module above MOST_LINES. A row goes when its module has become shorter."""

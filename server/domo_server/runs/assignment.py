@@ -86,6 +86,22 @@ class Assignments:
             )
         return None
 
+    def waits(self, state: RoundState) -> str:
+        """What a silo without an assignment waits for, in words that name no other silo."""
+        phase, sampled = state.phase, self._participants.sampled
+        if phase is Phase.PAUSED:
+            return "the run is paused by the admin"
+        if self._roster.frozen is None:
+            return "the run begins when all its silos have enrolled"
+        if phase is Phase.OPEN and sampled:
+            there = len(sampled) - len(self._participants.missing)
+            return (
+                f"round {state.round_index + 1} has updates of {there} of its {len(sampled)} silos"
+            )
+        if phase is Phase.EVALUATING:
+            return "the last model is being tested"
+        return ""
+
     def testers(self, model_index: int) -> list[str]:
         """Silos whose numbers of a model are asked for, and not in."""
         enrolled = sorted(self._roster.enrolled.items())

@@ -196,18 +196,7 @@ class Run:
 
     def waits(self) -> str:
         """What a silo without an assignment waits for, in words that name no other silo."""
-        phase, sampled = self.state.phase, self.participants.sampled
-        if phase is Phase.PAUSED:
-            return "the run is paused by the admin"
-        if self.roster.frozen is None:
-            return "the run begins when all its silos have enrolled"
-        if phase is Phase.OPEN and sampled:
-            there = len(sampled) - len(self.participants.missing)
-            r = self.state.round_index + 1
-            return f"round {r} has updates of {there} of its {len(sampled)} silos"
-        if phase is Phase.EVALUATING:
-            return "the last model is being tested"
-        return ""
+        return self._assignments.waits(self.state)
 
     def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment[WireVector] | None:
         """What the silo is to do now; None: nothing yet."""

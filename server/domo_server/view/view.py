@@ -6,11 +6,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 import domo
 from domo.api.schema import (
-    ENDED,
     Event,
     RoundRecord,
     RunDetail,
@@ -21,29 +18,24 @@ from domo.api.schema import (
     SiloStatus,
     Status,
 )
-from domo.errors import StateError
-from domo.model.card import ModelCard, metadata_of
-from domo.model.layout import Section
+from domo.model.card import ModelCard
 from domo.model.model_file import open_model
-from domo.model.tensor_file import TensorFile
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events.kinds import KINDS
 from domo_server.monitor.monitor import Watch
 from domo_server.runs.card import latest_metrics, make_card
-from domo_server.runs.model import of_its_files
-from domo_server.runs.recovery import committed
 from domo_server.runs.run import Run
 from domo_server.silos.rates import Pace
-from domo_server.store.checkpoint import FROZEN_FILE, export_model
 from domo_server.store.rows import RunRow
-from domo_server.store.store import Store, time_text
+from domo_server.store.store import time_text
+from domo_server.view.exports import final_model, newest_model
 from domo_server.view.rows import event_of, round_record, silo_round
 from domo_server.view.run_stats import Digest, Digests
 
 
 class CoordinatorView:
-    """Implements `status.ReadModel` and `status.Control` over a coordinator.
+    """Implements `ReadModel` and `Control` of `domo_server.view.interfaces` over a coordinator.
 
     Args:
         coordinator: Whose state is shown.
@@ -181,10 +173,10 @@ class CoordinatorView:
         if row is None or row.checkpoint is None:
             return None
         folder = self._c.queue.folder(run_id)
-        if final := _final(folder, row):
+        if final := final_model(folder, row):
             return final
         async with self._exporting:  # two at once would write one file
-            return await asyncio.to_thread(_export_round, self._store, folder, run_id)
+            return await asyncio.to_thread(newest_model, self._store, folder, run_id)
 
     async def card(self, run_id: str) -> ModelCard | None:
         """The card of the newest committed x_r; None if no round is committed yet."""
@@ -281,37 +273,3 @@ class CoordinatorView:
         row = await asyncio.to_thread(self._store.run, run_id)
         assert row is not None
         return await self._summary(row)
-
-
-def _final(folder: Path, row: RunRow) -> Path | None:
-    """The model file of a run that has ended; None: it has not, or there is none."""
-    final = folder / "model.safetensors"
-    return final if row.state in ENDED and final.exists() else None
-
-
-def _export_round(store: Store, folder: Path, run_id: str) -> Path:
-    row = store.run(run_id)  # only now: rounds go by while another model is exported
-    assert row is not None
-    if final := _final(folder, row):
-        return final
-    try:
-        return _export(store, folder, row)
-    except StateError as error:
-        if store.run(run_id) != row:  # its checkpoint was pruned: a newer one is committed
-            return _export_round(store, folder, run_id)
-        raise of_its_files(error) from error
-
-
-def _export(store: Store, folder: Path, row: RunRow) -> Path:
-    layout, _ = open_model(folder / "x0.safetensors")
-    card = make_card(store, row, layout.digest)
-    edition = xxhash.xxh3_64_hexdigest(card.model_dump_json().encode())  # tests come later
-    path = folder / "exports" / f"x{card.round_index}-{edition}.safetensors"
-    if not path.exists():
-        state = committed(folder, row)
-        has_frozen = layout.num_bytes(Section.FROZEN)
-        frozen = TensorFile.open(folder / FROZEN_FILE) if has_frozen else None
-        for old in path.parent.glob("*.safetensors"):
-            old.unlink()
-        export_model(path, layout, state, frozen, metadata_of(card, row.run_config()))
-    return path
