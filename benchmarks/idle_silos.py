@@ -12,7 +12,7 @@ one-left   an open round with the updates of all silos but one, which trains
 Printed are medians over `--repeat` windows of `--seconds`:
 
 cpu        the coordinator's share of one core, from /proc/PID/stat
-beats/s    heartbeats that were answered: half as many as silos, or the silos had to wait
+beats/s    heartbeats that were answered: half as many as silos, 200 at most, or silos had to wait
 ms/beat    the coordinator's CPU milliseconds for each of them, which other load changes less
 reads/s    tables that the coordinator's database was asked for
 wakes      how often a held call was woken before its time was over, by heartbeat
@@ -233,7 +233,8 @@ class Silo:
             )
             beat = pb.ReportRequest(session=self.session, resources=machine, **self.doing)
             with contextlib.suppress(grpc.aio.AioRpcError):
-                await self._stub.Report(beat, timeout=CALL_S)
+                answer = await self._stub.Report(beat, timeout=CALL_S)
+                self.report_s = getattr(answer, "next_s", 0.0) or self.report_s
                 Silo.answered += 1
             due += self.report_s
             await asyncio.sleep(max(0.0, due - time.monotonic()))

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import torch
@@ -36,3 +36,13 @@ def _logging_as_before() -> Iterator[None]:
     root.setLevel(level)
     logging.captureWarnings(False)
     log_context(run=None, round=None, silo=None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test may log what is no UTF-8; what is captured has to pass between processes."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report

@@ -149,6 +149,7 @@ class Control:
         fields |= {"bytes_sent": counts.bytes_sent, "bytes_received": counts.bytes_received}
         answer = self._session.once(self._naming(self._stub.Report, pb.ReportRequest(**fields)))
         counts.heard_at = time.monotonic()
+        self._session.report_after(answer.next_s)
         return str(pb.Directive.Name(answer.directive))
 
     def _ask(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:

@@ -33,6 +33,8 @@ CALL_S = 30.0
 """Deadline of a control call, beyond what the coordinator may hold it."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S, JITTER_S = 0.2, 15.0, 1.0
 """Between attempts."""
+MOST_INTERVAL_S = 3600.0
+"""A coordinator that wants to hear less often than this is not believed."""
 
 
 class Session:
@@ -116,8 +118,13 @@ class Session:
             log.warning("the coordinator knows no zstd; vectors travel as they are")
         self.token = answer.session
         self.counts.joins += 1
-        self.report_interval_s = answer.report_interval_s
+        self.report_after(answer.report_interval_s)
         self.long_poll_s = answer.long_poll_s
+
+    def report_after(self, interval_s: float) -> None:
+        """The coordinator says how often to report; what is no such interval changes nothing."""
+        if 0 < interval_s <= MOST_INTERVAL_S:
+            self.report_interval_s = interval_s
 
     def _rejoin(self, stale: str) -> None:
         """Open a new session, unless another thread has done so since."""

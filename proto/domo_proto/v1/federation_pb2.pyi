@@ -417,10 +417,12 @@ class LogLine(_message.Message):
     def __init__(self, number: _Optional[int] = ..., age_s: _Optional[float] = ..., level: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportResponse(_message.Message):
-    __slots__ = ("directive",)
+    __slots__ = ("directive", "next_s")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_S_FIELD_NUMBER: _ClassVar[int]
     directive: Directive
-    def __init__(self, directive: _Optional[_Union[Directive, str]] = ...) -> None: ...
+    next_s: float
+    def __init__(self, directive: _Optional[_Union[Directive, str]] = ..., next_s: _Optional[float] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
     __slots__ = ("session", "reason")

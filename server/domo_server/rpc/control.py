@@ -213,14 +213,14 @@ class FederationServicer(pb_grpc.FederationServicer):
             ):
                 directive = pb.ABANDON_ROUND
         self._coordinator.changes.shown()
-        return pb.ReportResponse(directive=directive)
+        next_s = self._coordinator.sessions.next_report_s(session)
+        return pb.ReportResponse(directive=directive, next_s=next_s)
 
     @answers
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         """A silo says goodbye."""
         session = self._callers.session(request.session, context)
         self._coordinator.sessions.leave(session, request.reason[:500])
-        self._coordinator.changes.assigned(session.silo_id)  # its calls are over
         self._coordinator.changes.assigned(session.silo_id)  # its calls are over
         reason = f": {request.reason[:500]}" if request.reason else ""
         text = f"{session.silo_id} left{reason}"

@@ -28,6 +28,8 @@ class Session:
     device: str
     software_version: str
     last_seen: float
+    interval_s: float
+    """Of its heartbeats, as it was last told."""
     phase: SiloPhase = "idle"
     run_id: str | None = None
     round_index: int | None = None
@@ -76,6 +78,8 @@ class Session:
 
 RETURN_S = 60.0
 """Time that silos have to come back after a restart of the coordinator."""
+MOST_BEATS = 200.0
+"""Heartbeats a second from all silos together: of more silos each reports less often."""
 QUIET_S = 4.5
 """Silence from which on a silo is shown as offline, where heartbeats are frequent."""
 MISSED_BEATS = 2
@@ -84,18 +88,26 @@ SILENT = "no heartbeat: its process hangs or is stopped, or the link is cut"
 NOT_SEEN = "not seen since this coordinator started"
 
 
+def lease_s(interval_s: float) -> float:
+    """Silence from which on a silo is away for its round, by the interval of its heartbeats."""
+    return max(5 * interval_s, 5.0)
+
+
+def quiet_s(interval_s: float) -> float:
+    """Silence from which on a silo is shown as offline."""
+    return max(MISSED_BEATS * interval_s + 0.5, QUIET_S)
+
+
 class Sessions:
     """All sessions since this coordinator started.
 
     Args:
-        report_interval_s: How often silos report.
+        report_interval_s: How often silos report; above `MOST_BEATS` a second, less often.
         clock: Monotonic seconds.
     """
 
     def __init__(self, report_interval_s: float, clock: Callable[[], float] = time.monotonic):
         self.report_interval_s = report_interval_s
-        self.lease_s = max(5 * report_interval_s, 5.0)
-        self.quiet_s = max(MISSED_BEATS * report_interval_s + 0.5, QUIET_S)
         self._clock, self._started_at = clock, clock()
         self._by_token: dict[str, Session] = {}
         self._by_silo: dict[str, Session] = {}
@@ -139,6 +151,7 @@ class Sessions:
             device,
             software_version,
             self._clock(),
+            self.report_interval_s,
         )
         if old is not None:
             self._by_token.pop(old.token, None)
@@ -160,6 +173,11 @@ class Sessions:
             raise SessionError("this session is over; join again")
         session.last_seen, session.broken_at = self._clock(), None
         return session
+
+    def next_report_s(self, session: Session) -> float:
+        """After how long a silo that reports now is to report again; it is expected then."""
+        session.interval_s = max(self.report_interval_s, len(self._by_token) / MOST_BEATS)
+        return session.interval_s
 
     def is_current(self, session: Session) -> bool:
         """Whether a session is neither replaced nor over."""
@@ -188,7 +206,9 @@ class Sessions:
     def is_online(self, silo_id: str) -> bool:
         """Whether the silo was heard of within its lease."""
         session = self._by_silo.get(silo_id)
-        return session is not None and self._clock() - session.last_seen < self.lease_s
+        if session is None:
+            return False
+        return self._clock() - session.last_seen < lease_s(session.interval_s)
 
     def is_absent(self, silo_id: str) -> bool:
         """Whether the silo is away, and not only because this coordinator has just started."""
@@ -212,7 +232,7 @@ class Sessions:
             return f"left: {session.left}" if session.left else "left"
         if session.broken_at is not None and now - session.broken_at >= broken_s:
             return BROKE
-        if now - session.last_seen >= self.quiet_s:
+        if now - session.last_seen >= quiet_s(session.interval_s):
             return SILENT
         return None
 

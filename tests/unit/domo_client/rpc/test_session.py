@@ -17,6 +17,15 @@ def test_pauses_grow_until_a_transfer_gets_further(monkeypatch: pytest.MonkeyPat
     it.close()
 
 
+def test_a_coordinator_says_how_often_to_report_within_bounds() -> None:
+    it = Session("127.0.0.1:1", "a", "i")
+    it.report_after(5.0)
+    for wrong in (0.0, -1.0, float("nan"), float("inf"), 1e9):
+        it.report_after(wrong)
+    assert it.report_interval_s == 5.0
+    it.close()
+
+
 def test_pauses_differ() -> None:
     it = Session("127.0.0.1:1", "a", "i")
     first = {it._pause()(None) for _ in range(20)}

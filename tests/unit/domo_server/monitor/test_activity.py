@@ -18,7 +18,7 @@ def steps(signs: Signs, session: Session, looks: int) -> None:
 
 
 def silo() -> Session:
-    return Session("t", "site-a", "i", "trainer", "cpu", "1.0", 0.0)
+    return Session("t", "site-a", "i", "trainer", "cpu", "1.0", 0.0, 2.0)
 
 
 def test_a_silo_that_was_not_seen_through_a_phase_is_given_time() -> None:

@@ -75,7 +75,7 @@ async def receive(folder: Path, ended: asyncio.Event) -> None:
         ended.set()
 
     header = pb.UpdateHeader(digest=bytes(16), vectors=[pb.VectorInfo(id=pb.UPDATE, num_bytes=40)])
-    session = Session("t", "a", "i", "trainer", "", "", 0.0)
+    session = Session("t", "a", "i", "trainer", "", "", 0.0, 2.0)
     servicer = DataServicer.__new__(DataServicer)
     servicer._coordinator = SimpleNamespace(durable_updates=False, counters=Counters())
     async with Transfers().newest("a") as progress:

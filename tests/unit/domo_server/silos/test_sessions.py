@@ -4,10 +4,13 @@ from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
 from domo_server.silos.sessions import (
     BROKE,
+    MOST_BEATS,
     NOT_SEEN,
     SILENT,
     Session,
     Sessions,
+    lease_s,
+    quiet_s,
 )
 from tests.support.played.clock import Clock
 
@@ -58,7 +61,7 @@ def test_and_afterwards_too(left: bool, sessions: Sessions, clock: Clock) -> Non
     if left:
         sessions.leave(first)
     else:
-        clock.now += sessions.lease_s
+        clock.now += lease_s(first.interval_s)
     assert not sessions.is_online("site-a")
     with pytest.raises(SiloConflictError) as caught:
         join(sessions, "i2", "i1")
@@ -83,7 +86,7 @@ def test_a_readmitted_silo_comes_with_a_new_instance(sessions: Sessions) -> None
 
 def test_calls_keep_a_lease_alive(sessions: Sessions, clock: Clock) -> None:
     session = join(sessions, "i1", None)
-    assert sessions.lease_s == 10.0
+    assert lease_s(session.interval_s) == 10.0
     for _ in range(3):
         clock.now += 9.9
         assert sessions.is_online("site-a")
@@ -95,7 +98,7 @@ def test_calls_keep_a_lease_alive(sessions: Sessions, clock: Clock) -> None:
 
 
 def test_short_intervals_still_give_five_seconds() -> None:
-    assert Sessions(0.1).lease_s == 5.0
+    assert lease_s(0.1) == 5.0
 
 
 def test_a_silo_that_left_has_no_session(sessions: Sessions) -> None:
@@ -158,4 +161,25 @@ def test_why_a_silo_is_away(sessions: Sessions, clock: Clock) -> None:
 
 
 def test_long_intervals_are_waited_for() -> None:
-    assert Sessions(10.0).quiet_s == 20.5
+    assert quiet_s(10.0) == 20.5
+
+
+def test_of_more_silos_each_reports_less_often(sessions: Sessions, clock: Clock) -> None:
+    """Together they send `MOST_BEATS` a second; each is waited for as it was told itself."""
+    first = join(sessions, "i1", None)
+    assert sessions.next_report_s(first) == 2.0
+    many = [
+        sessions.join(f"s{k}", f"j{k}", None, "trainer", "cpu", "1.0")
+        for k in range(3 * int(MOST_BEATS) - 1)
+    ]
+    assert sessions.next_report_s(many[0]) == 3.0
+    assert sessions.next_report_s(first) == 3.0
+    clock.now += 6.4
+    assert sessions.away("site-a") is None
+    assert sessions.away("s0") is None
+    assert sessions.away("s1") == SILENT, "it was told of 2 s, and nothing since"
+    clock.now += 0.1
+    assert sessions.away("site-a") == SILENT
+    for session in many[1:]:
+        sessions.leave(session)
+    assert sessions.next_report_s(first) == 2.0
