@@ -12,12 +12,14 @@ from domo.errors import ConfigError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
-from domo.tasks import load_task
+from domo.tasks import load_task, name_of
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
 
 DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
 """The demo: about a second of training on embedded data."""
+SAME = ({"local_epochs", "local_steps", "local_steps_list"}, {"num_silos", "roster"})
+"""Settings that say one thing in several ways."""
 PREFIX = "silo-"
 Data = Mapping[str, Dataset[Any] | tuple[Dataset[Any], Dataset[Any] | None]]
 """A silo's name to its training data, or to its training and test data."""
@@ -55,14 +57,11 @@ def simulate(
         DivergenceError: Non-finite numbers; names the round and the silo.
     """
     base = DEFAULTS if config is None else config.model_dump(exclude_unset=True)
-    if isinstance(task, str):
-        settings["task"] = task
-    elif task is not None:
-        settings["task"] = f"{type(task).__module__}:{type(task).__name__}"
+    if task is not None:
+        settings["task"] = task if isinstance(task, str) else name_of(task)
     if isinstance(data, Mapping):
-        base = {k: v for k, v in base.items() if k not in ("num_silos", "roster")}
-        settings = {"roster": sorted(data, key=str.encode), **settings}
-    config = validate(RunConfig, {**base, **settings}, "domo.simulate")
+        base = laid_over(base, {"roster": sorted(data, key=str.encode)})
+    config = validate(RunConfig, laid_over(base, settings), "domo.simulate")
     made = load_task(config.task) if task is None or isinstance(task, str) else task
     if isinstance(data, Mapping):
         silos = [_silo(name, held) for name, held in data.items()]
@@ -70,6 +69,12 @@ def simulate(
         names = silo_names(config)
         silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
     return simulation.simulate(config, made, silos, device=device, on_model=on_model)
+
+
+def laid_over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others as defaults, but for those that say otherwise what is given."""
+    said = {key for group in SAME if group & given.keys() for key in group}
+    return {k: v for k, v in base.items() if k not in said} | dict(given)
 
 
 def _silo(name: str, held: Any) -> SimulatedSilo:

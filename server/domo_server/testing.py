@@ -20,7 +20,7 @@ from domo.errors import DeadlineError
 from domo.model.model_file import save_model
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.tasks import load_task
+from domo.tasks import load_task, name_of
 from domo.tasks.base import Task
 from domo.training.initial import build_initial
 from domo_server.app import serve
@@ -150,7 +150,7 @@ def short_run(task: Task | str, folder: Path, **settings: Any) -> dict[str, Any]
         TaskError: The task has no model that can be trained.
     """
     made = load_task(task) if isinstance(task, str) else task
-    name = task if isinstance(task, str) else f"{type(task).__module__}:{type(task).__name__}"
+    name = task if isinstance(task, str) else name_of(task)
     path = folder / "x0.safetensors"
     save_model(path, *build_initial(made, settings.get("seed", 0)))
     return {"task": name, **SHORT, "initial_model": str(path), **settings}

@@ -32,7 +32,7 @@ from domo.ops.console import console, say
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
 from domo.tasks.base import Task
-from domo.trial import DEFAULTS
+from domo.trial import DEFAULTS, laid_over
 
 FLAGS = {
     "num_rounds": "--rounds",
@@ -78,12 +78,8 @@ def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) ->
     entry, at = find_run(path, run) if path else ({}, "")
     if path:
         validate(RunConfig, entry, path, at=at)  # so that its faults are told as the file's
-    same = ({"local_epochs", "local_steps", "local_steps_list"}, {"num_silos", "roster"})
-    for group in same:  # a flag replaces other ways to say the same
-        if group & set(given):
-            entry = {k: v for k, v in entry.items() if k not in group}
-    demo = {k: v for k, v in DEFAULTS.items() if not (k == "num_silos" and "roster" in entry)}
-    return validate(RunConfig, demo | entry | given, "the command line", names=FLAGS)
+    wanted = laid_over(laid_over(DEFAULTS, entry), given)
+    return validate(RunConfig, wanted, "the command line", names=FLAGS)
 
 
 def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:

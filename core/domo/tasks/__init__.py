@@ -75,6 +75,11 @@ def load_task(name: str) -> Task:
     return _instantiate(_import(base), rest, name)
 
 
+def name_of(task: Task) -> str:
+    """The `module:Class` of an object, by which `load_task` makes another."""
+    return f"{type(task).__module__}:{type(task).__name__}"
+
+
 def _named(base: str, parameter: str) -> Task:
     factory = TASKS[base].factory
     if not parameter:

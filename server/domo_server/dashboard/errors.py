@@ -101,7 +101,7 @@ def bug() -> ApiError:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Give every error of `app` the one shape; `headers.Guard` does so for bugs."""
+    """Give every error of `app` the one shape; `middleware.Guard` does so for bugs."""
 
     @app.exception_handler(ApiError)
     async def _api(_request: Request, exc: ApiError) -> JSONResponse:
