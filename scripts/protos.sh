@@ -2,8 +2,8 @@
 # Regenerate the committed gRPC code; --check: see that it is up to date; --fetch: get the compiler.
 # The proto path is the Python path, so imports need no rewriting.
 #
-# The compiler is old on purpose (docs/adr/0010): its code runs with protobuf from 4 and
-# grpcio from 1.49 on, where later ones write code that refuses what is older than themselves.
+# The compiler is old on purpose (docs/adr/0010): its code asks for no version of protobuf and grpcio,
+# where later ones write code that refuses what is older than themselves.
 # It pins protobuf < 5, so it lies beside the environment's packages, not among them.
 set -eu
 cd "$(dirname "$0")/.."
