@@ -1,6 +1,6 @@
 """What a GPU silo gains from page-locked memory; needs a GPU.
 
-    python -m benchmarks.cuda [--out cuda.json]
+    python -m benchmarks.gpu [--out cuda.json]
 
 - copies of a vector up and down, in ordinary and in page-locked memory;
 - the parts of a round around its steps: vectors in memory -> model on the GPU, and last step ->
