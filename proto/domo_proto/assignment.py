@@ -216,12 +216,12 @@ def _check(header: Any, sizes: Mapping[int, int]) -> None:
         told.add(info.id)
     if header.action in (pb.TRAIN, pb.EVALUATE) and VectorId.X not in told:
         raise ProtocolError(f"{where} has no {VectorId.X.name}")
-    if header.action == pb.TRAIN and not (header.num_steps and math.isfinite(header.local_lr)):
+    if header.action == pb.TRAIN and not (header.num_steps and 0 < header.local_lr < math.inf):
         raise ProtocolError(
             f"{where} asks for {header.num_steps} local steps with step size {header.local_lr}"
         )
     scale = header.inference_scale
-    if header.HasField("inference_scale") and not (math.isfinite(scale) and scale):
+    if header.HasField("inference_scale") and not 0 < scale < math.inf:
         raise ProtocolError(f"{where} has an inference scale of {scale}")
     if header.HasField("counted_round") and len(header.counted_digest) != DIGEST_BYTES:
         raise ProtocolError(

@@ -102,6 +102,9 @@ WHERE = "the coordinator's header of round 7"
         ([header()], f"{WHERE} has no X"),
         ([header(vector(), num_steps=0)], "asks for 0 local steps with step size 0.1"),
         ([header(vector(), local_lr=float("nan"))], "1 local steps with step size nan"),
+        ([header(vector(), local_lr=0.0), frame()], "1 local steps with step size 0.0"),
+        ([header(vector(), local_lr=-0.1), frame()], "1 local steps with step size -0.1"),
+        ([header(vector(), inference_scale=-0.5), frame()], "has an inference scale of -0.5"),
         ([header(vector(), inference_scale=0.0)], f"{WHERE} has an inference scale of 0.0"),
         (
             [header(vector(), inference_scale=float("inf"))],
