@@ -137,8 +137,8 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
             train = _loader(task.train_data(root, shard), options)
             if not len(train):
                 raise DataError(f"training data in {root}: there is nothing in it")
-    eval_data = getattr(task, "eval_data", None)
     with task_errors(f"eval_data of the task {name} failed"):
+        eval_data = getattr(task, "eval_data", None)
         held_out = eval_data(root, shard) if eval_data else None
         if held_out is not None:
             tests = _loader(held_out, options)
@@ -241,7 +241,7 @@ def _one_round(silo: Silo, work: Work, rnd: LocalRound, options: AgentOptions, u
         result = run_task_round(work.task, rnd, work.train, work.evaluation, options.autocast)
         if result is None and rnd.num_steps and not rnd.abandoned:
             raise IncompleteRoundError("no training data for a round of training", 0, rnd.num_steps)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         silo.fail(error)
         ui.failed(rnd, error)
     else:

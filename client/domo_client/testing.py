@@ -232,5 +232,5 @@ def _told(what: str) -> Iterator[None]:
         yield
     except DomoError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TaskError(f"{what} fails: {type(error).__name__}: {error}") from error

@@ -15,7 +15,9 @@ from torch import nn
 import domo_client
 from domo.errors import TaskError
 from domo.tasks.base import ArrayDataset
+from domo_client.agent import run_agent
 from domo_client.loop.rounds import Rounds
+from domo_client.observe.messages import Ui
 from domo_server.dashboard.silo_page import ADVICE, OTHER
 from tests.support.live.coordinator import coordinator, own_run
 from tests.support.live.silos import agents, options
@@ -63,6 +65,42 @@ def test_a_failed_test_is_tried_once_more_and_no_run_waits_for_ever(tmp_path: Pa
     assert (ended["state"], tried) == ("FINISHED", [0, 0, 1, 1])
     assert [(m["model_index"], m["metrics"]) for m in ended["metrics"]] == [(0, {"loss": 0.25})]
     assert set(said) == {f"site-a failed in round {n}: FileNotFoundError: {SENT}" for n in (1, 2)}
+
+
+class Leaving:
+    """A task that ends its process in the first round: a licence, a library that is not there."""
+
+    calls = 0
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(2, 1)
+
+    def train_data(self, root: Path, shard: Any) -> ArrayDataset:
+        return DATA
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        Leaving.calls += 1
+        if Leaving.calls == 1:
+            raise SystemExit("the licence has expired")
+        loss: torch.Tensor = (model(batch[0]) - batch[1]).square().mean()
+        return loss
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, tuple[float, float]]:
+        return {}
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_task_that_would_end_the_process_fails_its_round_only(tmp_path: Path) -> None:
+    task = f"{__name__}:Leaving"
+    with (
+        coordinator(tmp_path, own_run(tmp_path, nn.Linear(2, 1), task=task)) as server,
+        domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a") as silo,
+    ):
+        outcome = run_agent(silo, options(tmp_path, task), Ui(["domo-client"]), once=True)
+        said = [e["text"] for e in server.get("/events") if e["kind"] == "silo-failed"]
+    assert outcome is not None
+    assert outcome.state == "FINISHED"
+    assert said == ["site-a failed in round 1: SystemExit: the licence has expired"]
 
 
 def test_an_agent_declines_what_cannot_be_made_ready_and_stays(tmp_path: Path) -> None:

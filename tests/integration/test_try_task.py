@@ -45,6 +45,10 @@ def fails(self, *_: Any) -> Any:
     raise ValueError("the scanner is broken")
 
 
+def exits(self, *_: Any) -> Any:
+    raise SystemExit("the licence has expired")
+
+
 def untrained(self) -> nn.Module:
     return nn.Linear(4, 3).requires_grad_(False)
 
@@ -78,6 +82,7 @@ WRONG = [
     ({"loss": lambda self, m, b: torch.zeros(())}, "must give one number with a gradient"),
     ({"loss": lambda self, m, b: m(b[0]).sum() / 0}, "loss.* is -?inf on the first batch"),
     ({"loss": fails}, r"loss\(model, batch\) fails"),
+    ({"loss": exits}, r"loss\(model, batch\) fails: SystemExit: the licence has expired"),
     ({"evaluate": lambda self, m, b: 0.5}, "metric name -> "),
     ({"evaluate": lambda self, m, b: {"accuracy": 0.5}}, r"\['accuracy'\] must be \(sum, count\)"),
     ({"evaluate": lambda self, m, b: {"x": (float("nan"), 1)}}, r"\['x'\] is \(nan, 1\)"),

@@ -122,7 +122,7 @@ class Reporter(threading.Thread):
         self.progress = Progress(phase, run_id, r, 0, num_steps, old.loss if same else None)
         return self.progress
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Say that the round in hand failed here."""
         self.failed = True
         self._connection.counts.failures += 1

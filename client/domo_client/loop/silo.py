@@ -141,7 +141,7 @@ class Silo:
         self._reporter.note(logging.WARNING, f"run {run_id}: declined: {reason}")
         self.connection.control.decline(run_id, reason, code)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Say that this round failed here; it is tried again after a while."""
         self._reporter.fail(error)
 

@@ -162,7 +162,7 @@ class Ui:
             pieces.append(f"came too late: {text}" if text else "came too late")
         self._say(line + ", ".join(pieces))
 
-    def failed(self, rnd: LocalRound, error: Exception) -> None:
+    def failed(self, rnd: LocalRound, error: BaseException) -> None:
         """This silo's round failed."""
         text = (
             f"error: round {rnd.round_index + 1} failed here: {type(error).__name__}: {error} "

@@ -72,7 +72,7 @@ def load_task(name: str) -> Task:
         raise TaskError(_no_such_task(name))
     if not base or not rest:
         raise TaskError(f"'{name}' lacks the {'class' if base else 'module'}: write module:Class")
-    return _instantiate(_import(base), rest, name)
+    return _instantiate(_import(base, rest), rest, name)
 
 
 def name_of(task: Task) -> str:
@@ -98,13 +98,15 @@ def _no_such_task(name: str) -> str:
     )
 
 
-def _import(module_name: str) -> ModuleType:
+def _import(module_name: str, attribute: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
         importlib.invalidate_caches()
     try:
-        return importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
+        hasattr(module, attribute)  # where it is imported at first use
+        return module
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module_name == missing or module_name.startswith(missing + ".")):

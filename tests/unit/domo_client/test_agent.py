@@ -106,9 +106,16 @@ class BrokenTests(Broken):
         raise FileNotFoundError(2, "No such file", "scans.csv")
 
 
+class LazyTests(Broken):
+    @property
+    def eval_data(self) -> Any:
+        raise ImportError("no pydicom here")
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("LazyTests", r"eval_data of the task \S+:LazyTests failed: ImportError: no pydicom here"),
         ("Empty", r"training data in .*: there is nothing in it"),
         ("Broken", r"build_model of the task \S+:Broken failed: ZeroDivisionError: width / 0"),
         ("BrokenTests", r"eval_data of the task .* failed: FileNotFoundError: .*scans\.csv"),

@@ -137,6 +137,8 @@ def test_a_module_that_is_not_there_says_where_it_must_be(own, tmp_path):
         ("tasks_dep", "\nimport absent_library\n", "No module named 'absent_library'.*line 2"),
         ("tasks_syntax", "def (:\n", r"SyntaxError: .*tasks_syntax.py, line 1"),
         ("tasks_exit", "raise SystemExit(3)\n", "SystemExit: 3"),
+        ("tasks_lazy", "def __getattr__(name):\n    raise SystemExit(4)\n", "SystemExit: 4"),
+        ("tasks_late", "def __getattr__(name):\n    import absent_library\n", "No module named"),
         (
             "tasks_raise",
             "1 / 0\n",
