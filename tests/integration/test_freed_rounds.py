@@ -32,3 +32,17 @@ def test_a_round_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
         finally:
             gc.enable()
     assert len(past) == 8
+
+
+def test_a_loop_that_is_left_keeps_no_vectors(tmp_path: Path) -> None:
+    """Nor a run that is lost: the next one may be long in coming."""
+    run = own_run(tmp_path, nn.Linear(2, 1))
+    with (
+        coordinator(tmp_path, run) as server,
+        domo_client.connect(server.address, "site-a", state_dir=tmp_path / "s") as silo,
+    ):
+        vectors = silo.connection.data.vectors
+        for _ in silo.rounds(nn.Linear(2, 1)):
+            assert vectors._memory
+            break
+        assert not vectors._memory

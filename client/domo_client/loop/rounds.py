@@ -141,7 +141,6 @@ class Rounds:
     def _end(self, assignment: Assignment[Announced]) -> Outcome:
         run_id = self._offer.run_id
         self._state.delete_pending()
-        self._connection.data.vectors.forget()
         log_context(run=None, round=None)
         text = f"run {run_id}: {assignment.outcome.lower()}: {assignment.text}"
         self._reporter.note(logging.INFO, text)

@@ -201,4 +201,7 @@ class Silo:
             tests=1 if eval_samples is None else eval_samples,
             on_sent=lambda rnd, state, text: self.on_sent(rnd, state, text),
         )
-        self.outcome = yield from rounds.run()
+        try:
+            self.outcome = yield from rounds.run()
+        finally:  # also where the loop is left, or the run is lost
+            self.connection.data.vectors.forget()

@@ -193,10 +193,11 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        if self.token:
-            try:
+        try:
+            if self.token:
                 request = pb.LeaveRequest(session=self.token, reason=sendable(reason))
                 self.stub.Leave(request, timeout=2)
-            except grpc.RpcError:
-                log.debug("nobody heard the goodbye")
-        self.channel.close()
+        except grpc.RpcError:
+            log.debug("nobody heard the goodbye")
+        finally:  # also where its operator does not wait for the goodbye
+            self.channel.close()

@@ -32,3 +32,18 @@ def test_pauses_differ() -> None:
     assert len(first) == 20
     assert all(0.2 <= p <= 0.2 + line.JITTER_S for p in first)
     it.close()
+
+
+def test_who_does_not_wait_for_the_goodbye_hangs_up_all_the_same() -> None:
+    """The second Ctrl-C, while the first one's goodbye is on its way."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    it = Session("127.0.0.1:1", "a", "i")
+    it.token, it.stub.Leave = "t", interrupted
+    with pytest.raises(KeyboardInterrupt):
+        it.close()
+    it.close()
+    with pytest.raises(ValueError, match="closed channel"):
+        it.channel.unary_unary("/a/b")(b"")
