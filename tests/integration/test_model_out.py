@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 import domo_client
 from domo.commands.main import app
-from domo.model.card import card_in, markdown
+from domo.model.card import card_in
+from domo.model.card_text import markdown
 from domo.model.model_file import check_content
 from domo.model.tensor_file import TensorFile
 from domo.tasks.base import ArrayDataset

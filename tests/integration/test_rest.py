@@ -21,7 +21,7 @@ from pyarrow import parquet
 from domo.api.schema import MetricPoint, Resources, SiloStatus
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError, TaskError
 from domo.methods import METHODS, PRESETS
-from domo.model.card import markdown
+from domo.model.card_text import markdown
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
 from domo_server.coordinator.submission import Submissions

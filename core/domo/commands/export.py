@@ -12,7 +12,8 @@ from torch import Tensor
 
 from domo.api.client import Coordinator
 from domo.errors import ConfigError, TaskError
-from domo.model.card import card_in, markdown
+from domo.model.card import card_in
+from domo.model.card_text import markdown
 from domo.model.layout import Layout, Section
 from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile

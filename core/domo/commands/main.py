@@ -137,6 +137,7 @@ def simulate(
 
     Without flags: DOMO on real digits, 4 silos that hold mostly different digits, 15 rounds.
     """
+    from domo.commands import run_flags
     from domo.commands import simulate as simulate_command
     from domo.commands.compare import Setting, parse_methods
 
@@ -165,7 +166,7 @@ def simulate(
         from domo.commands.replay import replay_run
 
         others = {"--config": config, "--run": run, "--compare": compare, "--seeds": seeds}
-        given = [simulate_command.FLAGS[k] for k, v in flags.items() if v is not None]
+        given = [run_flags.FLAGS[k] for k, v in flags.items() if v is not None]
         given += [name for name, value in others.items() if value is not None]
         if given:
             raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")
@@ -174,10 +175,10 @@ def simulate(
         return
     if silo_data or initial_model:
         raise ConfigError("--silo-data and --initial-model belong to --replay")
-    chosen = simulate_command.make_config(flags, config, run)
+    chosen = run_flags.make_config(flags, config, run)
     setting = Setting(chosen, data_root(data), silo_name_prefix, device)
-    several = simulate_command.parse_seeds(seeds) if seeds else (chosen.seed,)
-    simulate_command.check_device(device)
+    several = run_flags.parse_seeds(seeds) if seeds else (chosen.seed,)
+    run_flags.check_device(device)
     if compare is None and len(several) == 1:
         only = chosen.model_copy(update={"seed": several[0]})
         setting = Setting(only, setting.root, setting.prefix, setting.device)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from domo.api.transport import Rest
-from domo.commands.simulate import check_device, run_and_keep
+from domo.commands.run_flags import check_device
+from domo.commands.simulate import run_and_keep
 from domo.errors import ConfigError, ReplayError
 from domo.names import plain
 from domo.ops.config_file import validate

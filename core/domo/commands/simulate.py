@@ -3,13 +3,11 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -27,102 +25,10 @@ from domo.model.card import (
 )
 from domo.model.flat import digest
 from domo.model.model_file import save_model
-from domo.ops.config_file import load_runs, validate
 from domo.ops.console import console, say
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
 from domo.tasks.base import Task
-from domo.trial import DEFAULTS, laid_over
-
-FLAGS = {
-    "num_rounds": "--rounds",
-    "num_silos": "--silos",
-    "local_lr": "--lr",
-    **{
-        key: "--" + key.replace("_", "-")
-        for key in (
-            "task",
-            "method",
-            "similarity",
-            "seed",
-            "lr_milestones",
-            "local_epochs",
-            "local_steps",
-            "batch_size",
-            "server_momentum",
-            "local_momentum",
-            "fusion_coef",
-            "server_lr",
-            "weight_decay",
-            "participation",
-            "weights",
-            "threads",
-        )
-    },
-}
-"""The keys of a run that have a flag."""
-
-
-def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) -> RunConfig:
-    """The run that flags and a file ask for; a flag wins over the file, both over the demo.
-
-    Args:
-        flags: Keys of `RunConfig` to values; None where a flag was not given.
-        path: TOML file with `[[runs]]`.
-        run: The name of the entry; not needed where there is one.
-
-    Raises:
-        ConfigError: Something is wrong; names the file or flag, and says what is allowed.
-    """
-    given = {k: v for k, v in flags.items() if v is not None}
-    entry, at = find_run(path, run) if path else ({}, "")
-    if path:
-        validate(RunConfig, entry, path, at=at)  # so that its faults are told as the file's
-    wanted = laid_over(laid_over(DEFAULTS, entry), given)
-    return validate(RunConfig, wanted, "the command line", names=FLAGS)
-
-
-def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:
-    """One entry of `[[runs]]` and where it lies.
-
-    Raises:
-        ConfigError: No entry, none of that name, or several and no name.
-    """
-    runs = load_runs(path)
-    names = [str(r.get("name", f"number {i}")) for i, r in enumerate(runs)]
-    known = f"{path} has the runs {', '.join(names)}"
-    if name is None and len(runs) > 1:
-        raise ConfigError(f"{known}: choose one with --run NAME")
-    if name is not None and name not in names:
-        raise ConfigError(f"{known}, and no run {name!r}")
-    i = names.index(name) if name is not None else 0
-    return runs[i], f"runs[{i}]"
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds separated by commas.
-
-    Raises:
-        ConfigError: Not numbers, below 0, or one of them twice.
-    """
-    words = [word.strip() for word in text.split(",")]
-    seeds = tuple(int(word) for word in words if word.isdecimal())
-    if len(seeds) < len(words) or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"--seeds {text!r}: give numbers from 0 up, each once, such as 0,1,2")
-    return seeds
-
-
-def check_device(name: str) -> None:
-    """See that torch can use a device.
-
-    Raises:
-        ConfigError: It cannot; says why.
-    """
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"--device {name}: {reason}") from None
 
 
 def run_single(setting: Setting, out: Path) -> SimulationResult:

@@ -1,13 +1,11 @@
 """The routes that only read."""
 
-import os
 from collections.abc import Sequence
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
 
 from domo.api.schema import (
     Event,
@@ -21,9 +19,10 @@ from domo.api.schema import (
     SiloStatus,
     Status,
 )
-from domo.model.card import markdown
+from domo.model.card_text import markdown
 from domo.names import plain
 from domo_server.dashboard import openapi_examples as examples
+from domo_server.dashboard.downloads import OpenFile, download
 from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
 from domo_server.dashboard.history import history_csv, history_parquet
 from domo_server.dashboard.models import RunOptions, run_options
@@ -34,32 +33,6 @@ from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
 _MODEL_TRIES = 3
-
-
-class OpenFile(FileResponse):
-    """A file as it was when it was opened, whatever becomes of its name meanwhile.
-
-    Args:
-        file: Closed once it is sent.
-        name: What it is called at the other end.
-    """
-
-    def __init__(self, file: IO[bytes], name: str):
-        self._file, handle = file, file.fileno()
-        stat = os.fstat(handle)
-        kind = "application/octet-stream"
-        super().__init__(f"/dev/fd/{handle}", media_type=kind, filename=name, stat_result=stat)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, or the parts that are asked for."""
-        with self._file:
-            await super().__call__(scope, receive, send)
-
-
-def download(content: str | bytes, media_type: str, name: str) -> Response:
-    """An answer that browsers keep as a file."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(content, media_type=media_type, headers=headers)
 
 
 def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:

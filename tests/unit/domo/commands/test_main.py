@@ -9,12 +9,13 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from domo.commands.main import app
-from domo.commands.simulate import DEFAULTS, FLAGS, make_config
+from domo.commands.run_flags import FLAGS, make_config
 from domo.model.flat import digest
 from domo.model.layout import Section
 from domo.model.model_file import load_model
 from domo.tasks import TASKS, load_task
 from domo.training.initial import build_initial
+from domo.trial import DEFAULTS
 
 QUICK = ("--rounds", "2", "--local-steps", "2", "--silos", "3")
 

@@ -1,16 +1,14 @@
 import json
 
-import yaml
-
 from domo.model.card import (
     CARD,
     CardPoint,
     CardSilo,
     ModelCard,
     card_in,
-    markdown,
     of_config,
 )
+from domo.model.card_text import markdown
 from domo.run_config import RunConfig
 
 
@@ -28,12 +26,6 @@ def card(config: dict[str, object], **fields: object) -> ModelCard:
         "software_version": "0",
     }
     return ModelCard.model_validate(of_config(run) | values | fields)
-
-
-def head(text: str) -> dict[str, object]:
-    found = yaml.safe_load(text.split("---\n")[1])
-    assert isinstance(found, dict)
-    return found
 
 
 def test_the_constants_are_those_that_the_method_uses_with_the_papers_letters() -> None:
@@ -55,33 +47,6 @@ def test_the_best_is_of_models_that_all_silos_tested() -> None:
     assert it.best("seen") is None
     assert it.own is not None
     assert "- accuracy: 0.7 (this model) best 0.8 (x_2)" in markdown(it)
-
-
-def test_the_hub_reads_the_head_and_nothing_is_made_up() -> None:
-    text = markdown(card({}))
-    assert head(text)["metrics"] == ["accuracy", "loss"]
-    assert "license" not in head(text)
-    assert text.count("not stated.") == 4
-    stated = {
-        "licence": "Apache-2.0",
-        "data_licence": "on request",
-        "limits": "adults",
-        "notes": "N",
-    }
-    text = markdown(card(stated))
-    assert head(text)["license"] == "apache-2.0"
-    assert text.count("not stated.") == 1
-    assert "Licence of the data: on request" in text
-    own = head(markdown(card({"licence": 'ours: "v1"\n- x'})))
-    assert (own["license"], own["license_name"]) == ("other", 'ours: "v1"\n- x')
-
-
-def test_names_from_silos_are_text_and_a_long_table_is_thinned() -> None:
-    points = [CardPoint(model_index=i, metrics={"a|<b>\nc": 1.0}) for i in range(1, 202)]
-    text = markdown(card({"num_rounds": 201}, round_index=201, points=points))
-    assert r"| model | a\|\<b\> c | silos |" in text
-    assert 40 < text.count("| x_") <= 51
-    assert "| x_201 | 1 |" in text
 
 
 def test_a_card_comes_back_from_a_file_and_a_bad_one_is_none() -> None:
