@@ -20,6 +20,7 @@ from benchmarks.data_plane import light
 from domo.errors import DomoError
 from domo.tasks.base import Sum
 from domo_client.rpc.control import Control
+from domo_client.rpc.data import Tested
 from domo_client.rpc.session import Session
 from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.codec import VectorId, model_digest
@@ -119,15 +120,15 @@ def _silo(
         pass
     control.enroll(offer, layout, 1000 + k, NUM_TESTS)
     chance = random.Random(k)
-    tested = -1
+    tested = Tested()
     while True:
         told, _ = data.fetch_round(offer.run_id, tested, list(data.vectors.seen))
         if told.action == "ASK_AGAIN":
             continue
         r = told.round_index
-        if r > tested:
-            control.report_evaluation(offer.run_id, r, model_digest(told.digests), _sums(r, chance))
-            tested = r
+        if r > tested.model_index:
+            tested = Tested(r, model_digest(told.digests))
+            control.report_evaluation(offer.run_id, r, tested.digest, _sums(r, chance))
         if told.action == "END":
             break
         loss = 2.0 / (1 + 0.02 * r) + chance.random() * 0.1

@@ -186,7 +186,7 @@ def run(
     control.enroll(offer, layout, 1, 0)
     while True:
         own = data.vectors.seen if isinstance(data, Streaming) else ()
-        told, _ = data.fetch_round(offer.run_id, -1, list(own))
+        told, _ = data.fetch_round(offer.run_id, own=list(own))
         if told.action == "ASK_AGAIN":
             continue
         r = told.round_index

@@ -29,6 +29,7 @@ from domo_client.loop import rounds
 from domo_client.loop.heartbeat import Progress
 from domo_client.loop.rounds import Outcome, Rounds
 from domo_client.loop.silo import Silo
+from domo_server.runs.receiver import Receiver
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
@@ -144,6 +145,27 @@ def test_a_run_makes_exactly_p_steps_in_each_round_and_tests_every_model(tmp_pat
     assert [r["train_loss"] for r in records] == [7.5] * 3
     assert [r["participants"][0]["num_steps"] for r in records] == [5] * 3
     assert ended["complete"] is True
+
+
+def test_a_silo_says_which_model_it_is_through_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, str, str]] = []
+    real = Receiver.note_tested
+
+    def note(self: Receiver, silo_id: str, model_index: int, tested: str = "") -> None:
+        told.append((model_index, tested, self.model_digests[model_index]))
+        real(self, silo_id, model_index, tested)
+
+    monkeypatch.setattr(Receiver, "note_tested", note)
+    with coordinator(tmp_path, own_run(tmp_path, nn.BatchNorm1d(2), task="own:Norm")) as server:
+        with join(server, tmp_path) as silo:
+            for rnd in silo.rounds(nn.BatchNorm1d(2)):
+                for inputs, _ in rnd.batches(DATA):
+                    step(rnd, inputs)
+        assert server.ended()["state"] == "FINISHED"
+    assert {index for index, _, _ in told} == {0, 1, 2}
+    assert all(tested == known for _, tested, known in told)
 
 
 def test_a_loop_that_never_tests_is_not_waited_for(tmp_path: Path) -> None:

@@ -443,6 +443,27 @@ def test_numbers_of_a_model_that_was_discarded_are_left_out(tmp_path: Path) -> N
     scene(tmp_path, act)
 
 
+def test_who_has_tested_a_model_that_was_discarded_is_asked_to_test_the_new_one(
+    tmp_path: Path,
+) -> None:
+    async def act(lab: Lab) -> None:
+        receiver, now = lab.run.receiver, lab.run.receiver.model_digests[0]
+        lab.run.roster.enrolled[A] = Enrolment("trainer", 8, 3)
+
+        def is_asked(tested: str) -> bool:
+            assignment = lab.run.assignment_for(A, 0, tested)
+            assert assignment is not None
+            return assignment.evaluate
+
+        assert [is_asked(tested) for tested in ("0" * 32, now, "")] == [True, False, False]
+        receiver.note_tested(A, 0, "0" * 32)
+        assert receiver.reported == {}
+        receiver.note_tested(A, 0, now)
+        assert receiver.reported == {0: {A}}
+
+    scene(tmp_path, act, evaluate_every=1)
+
+
 def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         session = await lab.join(D)

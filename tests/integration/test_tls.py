@@ -192,7 +192,7 @@ def test_a_session_is_not_usable_with_another_silos_certificate(
         with pytest.raises(AccessError, match="this certificate is for site-b, not for site-a"):
             b.connection.control.wait_for_run()
         with pytest.raises(AccessError, match="this certificate is for site-b, not for site-a"):
-            b.connection.data.fetch_round(mutual.run_ids[0], -1)
+            b.connection.data.fetch_round(mutual.run_ids[0])
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:50051", "127.example.com:1", "[2001:db8::1]:1"])

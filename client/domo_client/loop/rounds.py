@@ -19,7 +19,7 @@ from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import LostRunError, Offer
-from domo_client.rpc.data import Fetched
+from domo_client.rpc.data import Fetched, Tested
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import SHORT
 from domo_proto.assignment import SECTIONS, Announced, Assignment
@@ -80,11 +80,15 @@ class Rounds:
         self._connection, self._state, self._reporter = connection, state, reporter
         self._outbox, self._closed, self._on_sent = outbox, closed, on_sent
         self._offer, self._flat, self._samples, self._tests = offer, flat, samples, tests
-        self._evaluated = -1  # the newest model that this silo is through with testing
-        self._test_failed = -1  # a model whose test has failed once
+        self._begin_testing()
         self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
         self._backoff_s = FIRST_BACKOFF_S
+
+    def _begin_testing(self) -> None:
+        """No model counts as tested."""
+        self._tested = Tested()
+        self._test_failed = -1  # a model whose test has failed once
 
     def run(self) -> Generator[LocalRound, None, Outcome]:
         """Each round, with x_r in the model, until the run ends."""
@@ -124,18 +128,18 @@ class Rounds:
         run_id = self._offer.run_id
         self._reporter.now("waiting", run_id)
         try:
-            fetched = self._connection.data.fetch_round(run_id, self._evaluated, self._own)
+            fetched = self._connection.data.fetch_round(run_id, self._tested, self._own)
             assignment, _ = fetched
             if assignment.action == "ASK_AGAIN" and self._came_back:
                 self._enroll()
-                self._evaluated = self._test_failed = -1
+                self._begin_testing()
         except ProtocolError as error:
             if self._came_back and type(error) is ProtocolError:
                 raise LostRunError(run_id, str(error)) from error
             raise
         self._reporter.waits_for = assignment.text if assignment.action == "ASK_AGAIN" else ""
-        if assignment.action != "ASK_AGAIN" and assignment.round_index < self._evaluated:
-            self._evaluated = self._test_failed = -1  # the coordinator's state is an older copy
+        if assignment.action != "ASK_AGAIN" and assignment.round_index < self._tested.model_index:
+            self._begin_testing()  # the coordinator's state is an older copy
         return fetched
 
     def _end(self, assignment: Assignment[Announced]) -> Outcome:
@@ -240,7 +244,7 @@ class Rounds:
         if assignment.evaluate and reporter.failed and self._test_failed != assignment.round_index:
             self._test_failed = assignment.round_index  # it gets one more chance
         elif assignment.evaluate:
-            self._evaluated = assignment.round_index
+            self._tested = Tested(assignment.round_index, model_digest(assignment.digests))
         if rnd.num_steps and not reporter.failed and not rnd.abandoned:
             self._send(assignment, rnd)
             self._backoff_s = self._backoff_s if reporter.failed else FIRST_BACKOFF_S

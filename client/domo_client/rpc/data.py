@@ -1,7 +1,7 @@
 """The data rpcs of a silo: models in, updates out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 from torch import Tensor
@@ -28,6 +28,18 @@ KNOWN = {
 """What is said of an update that need not be sent."""
 
 
+class Tested(NamedTuple):
+    """The newest model that a silo is through with testing.
+
+    Attributes:
+        model_index: i of x_i; -1: none yet.
+        digest: As in `domo_proto.codec.model_digest`; empty: not known.
+    """
+
+    model_index: int = -1
+    digest: str = ""
+
+
 Fetched = tuple[Assignment[Announced], Mapping[VectorId, Tensor]]
 
 
@@ -52,12 +64,14 @@ class Data:
         self.round_told = 0
         self._reached = ("", 0)
 
-    def fetch_round(self, run_id: str, evaluated_index: int, own: Sequence[str] = ()) -> Fetched:
+    def fetch_round(
+        self, run_id: str, tested: Tested = Tested(), own: Sequence[str] = ()
+    ) -> Fetched:
         """Wait for the next assignment, and receive what this silo lacks.
 
         Args:
             run_id: The run.
-            evaluated_index: Newest model whose numbers were sent; -1: none.
+            tested: Of its test data nothing more is asked for this model.
             own: Digests of vectors that the model itself holds (frozen parameters).
 
         Returns:
@@ -66,15 +80,16 @@ class Data:
         Raises:
             ProtocolError: What the coordinator says does not fit the model.
         """
-        return self._session.ask(lambda s: self._fetch_once(s, run_id, evaluated_index, own))
+        return self._session.ask(lambda s: self._fetch_once(s, run_id, tested, own))
 
-    def _fetch_once(self, session: str, run_id: str, evaluated: int, own: Sequence[str]) -> Fetched:
+    def _fetch_once(self, session: str, run_id: str, tested: Tested, own: Sequence[str]) -> Fetched:
         have = [bytes.fromhex(d) for d in (*self._state.held(), *own)]
         request = pb.FetchRequest(
             session=session,
             run_id=run_id,
             have=have,
-            evaluated_index=evaluated,
+            evaluated_index=tested.model_index,
+            evaluated_digest=bytes.fromhex(tested.digest),
             compression="zstd" if self._session.zstd else "",
             partial=[
                 pb.PartialVector(digest=bytes.fromhex(d), num_bytes=n)

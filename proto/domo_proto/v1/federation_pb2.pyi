@@ -195,20 +195,22 @@ class DeclineResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("session", "run_id", "have", "evaluated_index", "partial", "compression")
+    __slots__ = ("session", "run_id", "have", "evaluated_index", "partial", "compression", "evaluated_digest")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     HAVE_FIELD_NUMBER: _ClassVar[int]
     EVALUATED_INDEX_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    EVALUATED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     have: _containers.RepeatedScalarFieldContainer[bytes]
     evaluated_index: int
     partial: _containers.RepeatedCompositeFieldContainer[PartialVector]
     compression: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., have: _Optional[_Iterable[bytes]] = ..., evaluated_index: _Optional[int] = ..., partial: _Optional[_Iterable[_Union[PartialVector, _Mapping]]] = ..., compression: _Optional[str] = ...) -> None: ...
+    evaluated_digest: bytes
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., have: _Optional[_Iterable[bytes]] = ..., evaluated_index: _Optional[int] = ..., partial: _Optional[_Iterable[_Union[PartialVector, _Mapping]]] = ..., compression: _Optional[str] = ..., evaluated_digest: _Optional[bytes] = ...) -> None: ...
 
 class PartialVector(_message.Message):
     __slots__ = ("digest", "num_bytes")

@@ -63,13 +63,14 @@ class DataServicer:
         self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
     ) -> None:
         run = await self._coordinator.queue.locate(request.run_id)
+        tested = request.evaluated_index, request.evaluated_digest.hex()
         if request.evaluated_index >= 0:
-            run.receiver.note_tested(session.silo_id, request.evaluated_index)
+            run.receiver.note_tested(session.silo_id, *tested)
 
         def look() -> Assignment[WireVector] | None:
             if self._coordinator.stopping:
                 return None
-            return run.assignment_for(session.silo_id, request.evaluated_index)
+            return run.assignment_for(session.silo_id, *tested)
 
         hold_s = self._coordinator.long_poll_s
         progress.made(hold_s)

@@ -236,8 +236,7 @@ class Receiver:
         """
         if not 0 <= model_index <= self._state().round_index:
             raise ProtocolError(f"there is no model x_{model_index} yet")
-        known = self.model_digests.get(model_index, "")
-        if known and tested and known != tested:
+        if not self.has_model(model_index, tested):
             log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
             return
         numbers = (model_index, silo_id, sums, tested or None)
@@ -246,9 +245,21 @@ class Receiver:
         self.revision += 1
         self._changes.moved()  # numbers are in
 
-    def note_tested(self, silo_id: str, model_index: int) -> None:
+    def has_model(self, model_index: int, tested: str) -> bool:
+        """Whether a model that a silo has tested may be the run's; one that was discarded is not.
+
+        Args:
+            model_index: i of x_i.
+            tested: Digest of the model; older silos say none.
+        """
+        known = self.model_digests.get(model_index, "")
+        return not (known and tested and known != tested)
+
+    def note_tested(self, silo_id: str, model_index: int, tested: str = "") -> None:
         """A silo says that it is through with testing a model, with or without numbers."""
         if model_index != self._state().round_index or silo_id not in self._roster.enrolled:
+            return
+        if not self.has_model(model_index, tested):
             return
         reported = self.reported.setdefault(model_index, set())
         if silo_id not in reported:

@@ -198,8 +198,16 @@ class Run:
         """What a silo without an assignment waits for, in words that name no other silo."""
         return self._assignments.waits(self.state)
 
-    def assignment_for(self, silo_id: str, evaluated_index: int) -> Assignment[WireVector] | None:
-        """What the silo is to do now; None: nothing yet."""
+    def assignment_for(
+        self, silo_id: str, evaluated_index: int, tested: str = ""
+    ) -> Assignment[WireVector] | None:
+        """What the silo is to do now; None: nothing yet.
+
+        Args:
+            silo_id: The silo.
+            evaluated_index: The newest model that it has tested, as it says.
+            tested: Digest of that model; older silos say none.
+        """
         if self.state.ended:
             r, outcome = self.state.round_index, self.state.phase.value
             return Assignment(
@@ -209,7 +217,8 @@ class Run:
                 outcome=outcome,
                 text=self.detail,
             )
-        return self._assignments.of(silo_id, self.state, evaluated_index)
+        ours = self.receiver.has_model(evaluated_index, tested)
+        return self._assignments.of(silo_id, self.state, evaluated_index if ours else -1)
 
     def untested(self) -> list[str]:
         """Silos that are there and have not tested the newest model, though they are asked to."""

@@ -85,7 +85,7 @@ def frame(x: torch.Tensor = X, at: int = 0) -> bytes:
 def test_a_turn_that_fits(liar: Liar, silo: Data) -> None:
     buffers = vector(id=pb.FLOAT_BUFFERS, num_bytes=16, sent=False)
     liar.turns = [[header(vector(), buffers), frame()]]
-    told, vectors = silo.fetch_round("1-r", -1)
+    told, vectors = silo.fetch_round("1-r")
     assert (told.action, told.round_index, told.num_steps) == ("TRAIN", 6, 1)
     assert torch.equal(vectors[VectorId.X], X)
 
@@ -129,7 +129,7 @@ def test_what_does_not_fit_the_model_is_refused(
 ) -> None:
     liar.turns = [messages]
     with pytest.raises(ProtocolError, match=text):
-        silo.fetch_round("1-r", -1)
+        silo.fetch_round("1-r")
     assert silo._state.held() == []
 
 
@@ -182,7 +182,7 @@ def test_a_model_that_is_damaged_at_the_coordinator(liar: Liar, silo: Data) -> N
         [header(vector()), frame(X[:2])],
         [header(vector(offset=8)), frame(X[2:], 8)],
     ]
-    assert torch.equal(silo.fetch_round("1-r", -1)[1][VectorId.X], X)
+    assert torch.equal(silo.fetch_round("1-r")[1][VectorId.X], X)
     assert silo._session.advanced == 0  # nothing got further than it had been
 
 
@@ -195,11 +195,11 @@ def test_vectors_stay_in_memory_through_long_waits_and_go_with_their_run(
     later = torch.tensor([5.0, 6.0, 7.0, 8.0])
     new = vector(digest=xxhash.xxh3_128_digest(byte_view(later)))
     liar.turns = [[header(vector()), frame()], [wait], [wait], [header(new, before), frame(later)]]
-    first = silo.fetch_round("1-r", -1)[1][VectorId.X]
+    first = silo.fetch_round("1-r")[1][VectorId.X]
     for path in silo._state.folder.glob("vectors/*"):
         path.write_bytes(b"damaged")
-    assert [silo.fetch_round("1-r", -1)[0].action for _ in range(2)] == ["ASK_AGAIN"] * 2
-    _, vectors = silo.fetch_round("1-r", -1)
+    assert [silo.fetch_round("1-r")[0].action for _ in range(2)] == ["ASK_AGAIN"] * 2
+    _, vectors = silo.fetch_round("1-r")
     assert vectors[VectorId.X_PREV] is first
     assert torch.equal(vectors[VectorId.X], later)
     assert len(silo.vectors._memory) == 2
@@ -211,7 +211,7 @@ def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Data
     """The trainer overwrites x_{r-1}, and then x_r."""
     before = vector(id=pb.X_PREV, sent=False)
     liar.turns = [[header(vector()), frame()], [header(vector(sent=False), before)]]
-    silo.fetch_round("1-r", -1)
-    _, vectors = silo.fetch_round("1-r", -1)
+    silo.fetch_round("1-r")
+    _, vectors = silo.fetch_round("1-r")
     vectors[VectorId.X_PREV].zero_()
     assert torch.equal(vectors[VectorId.X], X)
