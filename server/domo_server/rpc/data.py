@@ -62,13 +62,16 @@ class DataServicer:
     async def _answer(
         self, request: pb.FetchRequest, session: Session, context: Context, progress: Progress
     ) -> None:
-        run = await self._coordinator.queue.locate(request.run_id)
+        queue = self._coordinator.queue
+        run = await queue.locate(request.run_id)
         tested = request.evaluated_index, request.evaluated_digest.hex()
         if request.evaluated_index >= 0:
             run.receiver.note_tested(session.silo_id, *tested)
 
         def look() -> Assignment[WireVector] | None:
-            if self._coordinator.stopping:
+            nonlocal run
+            run = queue.find(run.run_id) or run  # it may have been loaded again
+            if self._coordinator.stopping or not (run.ready or run.state.ended):
                 return None
             return run.assignment_for(session.silo_id, *tested)
 
@@ -184,6 +187,7 @@ class DataServicer:
         metrics: dict[str, float],
     ) -> bytes:
         norm = await asyncio.to_thread(upload.finish, self._coordinator.durable_updates)
+        run = self._coordinator.queue.find(run.run_id) or run  # it may have been loaded again
         taken = await run.receiver.accept(
             session.silo_id, header.round_index, upload, norm, header.num_steps, metrics
         )

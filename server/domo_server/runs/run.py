@@ -196,7 +196,7 @@ class Run:
 
     def waits(self) -> str:
         """What a silo without an assignment waits for, in words that name no other silo."""
-        return self._assignments.waits(self.state)
+        return self._assignments.waits(self.state) if self.ready else "the run is being loaded"
 
     def assignment_for(
         self, silo_id: str, evaluated_index: int, tested: str = ""
