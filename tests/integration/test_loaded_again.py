@@ -78,6 +78,35 @@ def test_a_silo_that_waits_is_told_of_the_next_round(
     scene(tmp_path, monkeypatch, act)
 
 
+def test_a_pause_and_its_end_come_though_they_were_not_reached_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(lab: Lab) -> None:
+        lab.run.note_damage(OSError(5, "Input/output error"))
+        await lab.view.pause(RUN_ID)
+        await lab.until(lambda: lab.run.state.phase == "PAUSED")
+        lab.run.note_damage(OSError(5, "Input/output error"))
+        await lab.view.resume(RUN_ID)
+        await lab.until(lambda: lab.run.state.phase == "OPEN")
+
+    scene(tmp_path, monkeypatch, act)
+
+
+def test_a_silo_may_decline_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(lab: Lab) -> None:
+        before, session = lab.run, lab.c.sessions.of(A)
+        assert session is not None
+        before.note_damage(OSError(5, "Input/output error"))
+        await lab.until(lambda: lab.run is not before)
+        assert not lab.run.ready
+        await lab.c.registry.decline(session, RUN_ID, "no data")
+        await lab.until(lambda: lab.run.ready)
+        assert not lab.run.offers_to(session)
+        assert lab.run.participants.declined(A) == "declined: no data"
+
+    scene(tmp_path, monkeypatch, act)
+
+
 def test_an_update_that_is_on_its_way_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,11 +125,14 @@ class Queue:
             log_context(run=None)
 
     def _succeed(self, run: Run) -> None:
-        """Say on what an earlier try of a run has said, until it is loaded."""
+        """Take over from an earlier try of a run: what it has said, until it is loaded; a pause."""
         tried = self.find(run.run_id)
-        if tried is not None and tried.stuck is not None:
+        if tried is None:
+            return
+        if tried.stuck is not None:
             run.hold_up(QUEUE, tried.stuck)
             run.waits_for(tried.stuck)
+        run.want_pause(tried.pause_wanted)
 
     def _make(self, row: RunRow) -> Run:
         run = Run(
@@ -146,6 +149,7 @@ class Queue:
         stop_text = self._stops.get(run.run_id, row.stop_text)
         if stop_text is not None:
             run.want_stop(stop_text)
+        run.want_pause(row.state == "PAUSED")
         ended = row.state in ENDED
         run.left_at(RoundState(Phase(row.state if ended else "WAITING"), row.rounds_done))
         run.waits_for(row.detail if ended else "")

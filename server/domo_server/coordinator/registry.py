@@ -71,8 +71,10 @@ class Registry:
     async def decline(self, session: Session, run_id: str, reason: str, code: str = "") -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
         before, run = session.declined.get(run_id), self._queue.find(run_id)
-        if run is None or before or before == reason or not run.concerns(session):
+        if run is None or before or before == reason:
             return  # no such run, or it is known already
+        if run.state.ended or not run.roster.has_place_for(session):
+            return  # it is not for this silo; one that is loaded again may be
         session.declined[run_id] = reason
         session.fails(reason, code)
         text = f"{session.silo_id} declined {run_id}: {reason}"

@@ -136,7 +136,6 @@ async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
     paused = row.state == "PAUSED"
     if paused:
         run.left_at(RoundState(Phase.PAUSED, r))
-        run.want_pause()
     elif whole:
         run.left_at(RoundState(Phase.CLOSING, r))
     done = f"round {r + 1} of {run.config.num_rounds}"

@@ -165,11 +165,7 @@ class Run:
 
     def offers_to(self, session: Session) -> bool:
         """Whether this silo should be asked to take part."""
-        return self.run_id not in session.declined and self.concerns(session)
-
-    def concerns(self, session: Session) -> bool:
-        """Whether the run is for this silo."""
-        if not self.ready or self.state.ended:
+        if not self.ready or self.state.ended or self.run_id in session.declined:
             return False
         return self.roster.has_place_for(session)
 
