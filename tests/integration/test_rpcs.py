@@ -242,6 +242,17 @@ def test_a_whole_update(trainer: Raw, server: Coordinator) -> None:
     assert (end.action, end.outcome) == (pb.END, "FINISHED")
 
 
+def test_a_silo_for_which_there_is_nothing_is_told_what_its_run_waits_for(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1), num_silos=2, evaluate_every=0)
+    with coordinator(tmp_path, run, long_poll_s=0.1) as it, contextlib.closing(Raw(it)) as silo:
+        silo.join()
+        assert silo.enroll().enrolled
+        messages = silo.fetch()
+        header = pb.RoundHeader.FromString(messages[0])
+        assert (len(messages), header.action, header.run_id) == (1, pb.ASK_AGAIN, silo.run_id)
+        assert header.outcome_text == "the run begins when all its silos have enrolled"
+
+
 def test_a_second_update_is_a_duplicate_or_too_late(tmp_path: Path) -> None:
     run = own_run(tmp_path, nn.Linear(2, 1), num_silos=2)
     with coordinator(tmp_path, run) as server:

@@ -81,8 +81,10 @@ class DataServicer:
         progress.made()
         if assignment is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"
-            answer = Assignment[WireVector](Action.ASK_AGAIN, run.run_id, text=run.waits()).header()
-            await context.write(answer.SerializeToString())
+            again: Assignment[WireVector] = Assignment(
+                Action.ASK_AGAIN, run.run_id, text=run.waits()
+            )
+            await context.write(again.header().SerializeToString())
             return
         if assignment.action != Action.END:
             run.participants.try_again(session.silo_id)
