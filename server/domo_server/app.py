@@ -29,7 +29,7 @@ async def serve(
         runs: The [[runs]], queued unless the state folder has them already.
         exit_when_done: Stop when all of `runs` have ended.
         on_started: Called once everything listens.
-        stop: Ends it where given; signals are then left to the caller.
+        stop: Ends it where given; signals and settings of the process are then the caller's.
 
     Returns:
         How far each of `runs` has come.

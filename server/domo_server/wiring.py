@@ -59,8 +59,9 @@ async def run(
     Raises:
         StateError: Another coordinator has taken the database meanwhile.
     """
-    torch.set_num_threads(1)  # two threads contend with the transport
-    allocator.prepare()
+    if stop is None:  # this process is the coordinator, and nobody else's
+        torch.set_num_threads(1)  # two threads contend with the transport
+        allocator.prepare()
     async with contextlib.AsyncExitStack() as ending:
         coordinator = Coordinator(
             held.store,

@@ -1,5 +1,6 @@
 """`try_task` says what is wrong with a task, and nothing of one that is right."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,12 @@ def test_notes(tmp_path: Path) -> None:
     assert "no gradient reaches idle.weight" in tried.notes
     assert any("no test data" in note for note in tried.notes)
     assert tried.metrics == ()
+
+
+def test_a_coordinator_leaves_the_process_as_it_was() -> None:
+    """It is somebody's test, or notebook: no object is kept from the collector, no thread taken."""
+    torch.set_num_threads(3)
+    before = gc.get_freeze_count()
+    with testing.coordinator(task=Good()) as coordinator, coordinator.rest() as rest:
+        assert rest.status().current_run is not None
+    assert (gc.get_freeze_count(), torch.get_num_threads()) == (before, 3)
