@@ -23,7 +23,7 @@ from domo.run_config import RunConfig
 from domo.seeds import generator_for, seed_for
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import Shard, Task
-from domo.training.batches import BatchLoader, seed_torch
+from domo.training.batches import BatchLoader, seed_torch, torch_as_it_was
 from domo.training.initial import build_model
 from domo.training.task_round import run_task_round
 from domo_client.loop.connect import connect
@@ -56,6 +56,7 @@ class Tried:
     notes: tuple[str, ...]
 
 
+@torch_as_it_was()
 def try_task(
     task: Task,
     data: Path | str,

@@ -14,7 +14,7 @@ from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
 from domo.tasks import load_task, name_of
 from domo.tasks.base import Shard, Task
-from domo.training.batches import BatchLoader
+from domo.training.batches import BatchLoader, torch_as_it_was
 
 DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
 """The demo: about a second of training on embedded data."""
@@ -68,7 +68,8 @@ def simulate(
     else:
         names = silo_names(config)
         silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
-    return simulation.simulate(config, made, silos, device=device, on_model=on_model)
+    with torch_as_it_was(torch.device(device)):
+        return simulation.simulate(config, made, silos, device=device, on_model=on_model)
 
 
 def laid_over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -170,10 +170,11 @@ def test_notes(tmp_path: Path) -> None:
     assert tried.metrics == ()
 
 
-def test_a_coordinator_leaves_the_process_as_it_was() -> None:
-    """It is somebody's test, or notebook: no object is kept from the collector, no thread taken."""
+def test_the_process_is_left_as_it_was(tmp_path) -> None:
+    """It is somebody's test: no object is kept from the collector, no thread taken."""
     torch.set_num_threads(3)
-    before = gc.get_freeze_count()
-    with testing.coordinator(task=Good()) as coordinator, coordinator.rest() as rest:
-        assert rest.status().current_run is not None
-    assert (gc.get_freeze_count(), torch.get_num_threads()) == (before, 3)
+    frozen, drawn = gc.get_freeze_count(), torch.get_rng_state()
+    with testing.coordinator(task=Good()) as coordinator:
+        try_task(Good(), tmp_path, coordinator.address)
+    assert (gc.get_freeze_count(), torch.get_num_threads()) == (frozen, 3)
+    assert torch.equal(torch.get_rng_state(), drawn)

@@ -17,6 +17,7 @@ from domo.seeds import generator_for
 from domo.tasks.base import Collated
 from domo.training.devices import page_locked
 
+CPU = torch.device("cpu")
 EVAL_BATCH = 256
 
 
@@ -40,6 +41,21 @@ def configure_torch(num_threads: int, device: torch.device | None = None) -> Non
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+@contextmanager
+def torch_as_it_was(device: torch.device = CPU) -> Iterator[None]:
+    """Give back threads, algorithms, random numbers: the process is somebody's notebook or test."""
+    threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    exact = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.use_deterministic_algorithms(exact, warn_only=warns)
+            torch.backends.cudnn.benchmark = benchmark
 
 
 def collate(items: Any) -> Any:

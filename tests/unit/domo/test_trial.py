@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 import domo
 from domo.trial import laid_over
@@ -46,3 +47,18 @@ def test_what_is_given_goes_before_defaults_and_changes_neither() -> None:
     base, given = {"num_silos": 4, "seed": 1, "batch_size": 8}, {"roster": ["a"], "seed": 2}
     assert laid_over(base, given) == {"batch_size": 8, "roster": ["a"], "seed": 2}
     assert base == {"num_silos": 4, "seed": 1, "batch_size": 8}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_torch_is_left_as_it_was_also_after_a_fault(exact: bool) -> None:
+    torch.set_num_threads(3)
+    torch.use_deterministic_algorithms(exact)
+    drawn = torch.get_rng_state()
+    domo.simulate("digits", num_rounds=1, local_steps=1)
+    with pytest.raises(domo.DivergenceError):
+        domo.simulate("digits", num_rounds=1, local_steps=2, local_lr=1e38)
+    assert torch.get_num_threads() == 3
+    assert torch.are_deterministic_algorithms_enabled() == exact
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    assert torch.equal(torch.get_rng_state(), drawn)
+    torch.use_deterministic_algorithms(False)
