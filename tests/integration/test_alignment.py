@@ -12,6 +12,7 @@ import pytest
 from torch import nn
 
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.older_database import take_back
 from tests.support.played.raw import Raw
 
 UPDATES = ([[1, 2, 3], [3, -2, 1]], [[2, 2, 0], [-1, 0, 4]])
@@ -71,12 +72,9 @@ def test_rounds_of_an_older_version_have_none(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "coordinator" / "coordinator.db")
     parts = "replace(participants, '\"cosine\"', '\"unknown\"')"
     db.execute(f"UPDATE rounds SET participants = {parts}")
-    db.execute("ALTER TABLE rounds DROP COLUMN drift")
-    db.execute("DROP TABLE webhooks")
-    db.execute("ALTER TABLE runs DROP COLUMN stop_text")
-    db.execute("UPDATE alembic_version SET version_num = '0002'")
     db.commit()
     db.close()
+    take_back(f"sqlite:///{tmp_path / 'coordinator' / 'coordinator.db'}", "0002")
     with coordinator(tmp_path, run) as server:
         for record in server.rounds():
             assert record["drift"] is None

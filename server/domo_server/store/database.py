@@ -71,13 +71,13 @@ def open_database(url: str) -> Engine:
             sqlite = engine.dialect.name == "sqlite"
             if sqlite:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout = {LOCKED_MS}")
+                # can it be written, and does nobody hold it? And all migrations count, or none
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             config = _migrations()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()
-            if sqlite:  # can it be written, and does nobody hold it?
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                connection.rollback()
+            if sqlite:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_MS}")
     except (SQLAlchemyError, CommandError) as error:
         engine.dispose()

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from domo.errors import StateError
-from domo_server.store.database import open_beside, open_database, versions
+from domo_server.store.database import connect, open_beside, open_database, versions
 from domo_server.store.rows import (
     AcceptedUpdate,
     Enrolment,
@@ -20,6 +20,7 @@ from domo_server.store.rows import (
 )
 from domo_server.store.store import Store
 from domo_server.store.tables import metadata
+from tests.support.older_database import take_back
 from tests.support.played.names import METRICS, NAMES, fill, orders
 
 
@@ -91,6 +92,23 @@ def test_a_database_of_a_newer_version(tmp_path: Path) -> None:
     engine.dispose()
     with pytest.raises(StateError, match=r"'9999'; was it made by a newer domo\?"):
         open_database(url)
+
+
+def test_a_migration_that_fails_leaves_the_tables_of_before(tmp_path: Path) -> None:
+    """As on a full disk, or where the coordinator is killed: the next start begins anew."""
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    open_database(url).dispose()
+    take_back(url, "0006")
+    engine = connect(url)
+    with engine.begin() as c:
+        c.execute(text("CREATE INDEX ix_events_kind ON events (kind)"))
+    with pytest.raises(StateError, match="ix_events_kind already exists"):
+        open_database(url)
+    with engine.begin() as c:
+        assert MigrationContext.configure(c).get_current_revision() == "0006"
+        c.execute(text("DROP INDEX ix_events_kind"))
+    engine.dispose()
+    open_database(url).dispose()
 
 
 @pytest.mark.parametrize(
