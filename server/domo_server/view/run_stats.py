@@ -13,7 +13,7 @@ NUM_RECENT = 5
 """Over how many of the last rounds their length is taken."""
 
 
-class Digest(NamedTuple):
+class RunStats(NamedTuple):
     """Figures over a run's rounds and evaluations.
 
     Attributes:
@@ -28,18 +28,18 @@ class Digest(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A digest with what it was made of: committed rounds never change."""
+    """The figures with what they were made of: committed rounds never change."""
 
     key: tuple[Any, ...]
     num_reported: Mapping[int, int]
-    digest: Digest
+    stats: RunStats
     last_committed: int
     lengths: Sequence[float]
     complete: bool
 
 
-class Digests:
-    """The digests of all runs.
+class StatsOfRuns:
+    """The figures of all runs.
 
     Args:
         store: Where rounds and evaluations are.
@@ -49,7 +49,7 @@ class Digests:
         self._store = store
         self._known: dict[str, _Known] = {}
 
-    async def of(self, row: RunRow, live: Any) -> Digest:
+    async def of(self, row: RunRow, live: Any) -> RunStats:
         """Of one run.
 
         Args:
@@ -66,7 +66,7 @@ class Digests:
                 known = None  # it is read as a whole, once
             known = await asyncio.to_thread(self._read, run_id, key, num_reported, known)
             self._known[run_id] = known
-        return known.digest
+        return known.stats
 
     def _read(
         self,
@@ -83,7 +83,7 @@ class Digests:
         final = [r for r in records if r.state == "COMMITTED"]
         shown = _recent([*lengths, *_lengths(records)])
         any_round = last >= 0 or bool(records)
-        digest = Digest(
+        stats = RunStats(
             points,
             sum(shown) / len(shown) if shown else None,
             complete and not _left_out(records) if any_round else None,
@@ -91,7 +91,7 @@ class Digests:
         return _Known(
             key,
             num_reported,
-            digest,
+            stats,
             final[-1].round_index if final else last,
             _recent([*lengths, *_lengths(final)]),
             complete and not _left_out(final),
@@ -103,7 +103,7 @@ class Digests:
     ) -> tuple[Sequence[MetricPoint], int, Sequence[float], bool]:
         if known is None:
             return [], -1, [], True
-        return known.digest.points, known.last_committed, known.lengths, known.complete
+        return known.stats.points, known.last_committed, known.lengths, known.complete
 
 
 def _lengths(records: Sequence[RoundRecord]) -> list[float]:
@@ -120,7 +120,7 @@ def _left_out(records: Sequence[RoundRecord]) -> bool:
 
 def _first_changed(num_reported: Mapping[int, int], known: _Known | None) -> int:
     """The first model whose numbers may have changed; the newest two always may."""
-    if known is None or not known.digest.points:
+    if known is None or not known.stats.points:
         return 0
     changed = [i for i, n in num_reported.items() if known.num_reported.get(i) != n]
-    return max(0, min([*changed, known.digest.points[-1].model_index - 1]))
+    return max(0, min([*changed, known.stats.points[-1].model_index - 1]))

@@ -31,7 +31,7 @@ from domo_server.store.rows import RunRow
 from domo_server.store.store import time_text
 from domo_server.view.exports import final_model, newest_model
 from domo_server.view.rows import event_of, round_record, silo_round
-from domo_server.view.run_stats import Digest, Digests
+from domo_server.view.run_stats import RunStats, StatsOfRuns
 
 
 class CoordinatorView:
@@ -47,7 +47,7 @@ class CoordinatorView:
     def __init__(self, coordinator: Coordinator, watch: Watch, grpc_address: str, tls: bool):
         self._c, self._watch, self._address, self._tls = coordinator, watch, grpc_address, tls
         self._store, self._pace = coordinator.store, Pace()
-        self._digests = Digests(self._store)
+        self._stats = StatsOfRuns(self._store)
         self._configs: dict[str, RunConfig] = {}
         self._exporting = asyncio.Lock()
 
@@ -197,8 +197,8 @@ class CoordinatorView:
         current = self._c.queue.current
         return current if current is not None and current.run_id == row.run_id else None
 
-    async def _stats_of(self, row: RunRow, live: Run | None) -> Digest:
-        return await self._digests.of(row, live.receiver if live is not None else None)
+    async def _stats_of(self, row: RunRow, live: Run | None) -> RunStats:
+        return await self._stats.of(row, live.receiver if live is not None else None)
 
     async def _summary(self, row: RunRow) -> RunSummary:
         run_id, live = row.run_id, self._live(row)

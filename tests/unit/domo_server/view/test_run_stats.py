@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from domo_server.store.database import open_database
 from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
-from domo_server.view.run_stats import Digests
+from domo_server.view.run_stats import StatsOfRuns
 
 SILOS = ("site-a", "site-b")
 
@@ -27,11 +27,11 @@ def test_a_digest_that_is_kept_up_is_that_of_all_rows(tmp_path: Path) -> None:
         store.begin_close("r", RoundRecord(r, [], left_out, local_lr=0.1, reference_steps=1))
 
     async def go() -> None:
-        kept = Digests(store)
+        kept = StatsOfRuns(store)
 
         async def same() -> None:
             live.revision += 1
-            assert await kept.of(row, live) == await Digests(store).of(row, live)
+            assert await kept.of(row, live) == await StatsOfRuns(store).of(row, live)
 
         await same()
         for r in range(8):
