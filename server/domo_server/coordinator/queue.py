@@ -132,7 +132,7 @@ class Queue:
         if tried.stuck is not None:
             run.hold_up(QUEUE, tried.stuck)
             run.waits_for(tried.stuck)
-        run.want_pause(tried.pause_wanted)
+        run.pause_wanted = tried.pause_wanted
 
     def _make(self, row: RunRow) -> Run:
         run = Run(
@@ -146,10 +146,8 @@ class Queue:
             self._dropped,
             self._clock,
         )
-        stop_text = self._stops.get(run.run_id, row.stop_text)
-        if stop_text is not None:
-            run.want_stop(stop_text)
-        run.want_pause(row.state == "PAUSED")
+        run.stop_text = self._stops.get(run.run_id, row.stop_text)
+        run.pause_wanted = row.state == "PAUSED"
         ended = row.state in ENDED
         run.left_at(RoundState(Phase(row.state if ended else "WAITING"), row.rounds_done))
         run.waits_for(row.detail if ended else "")
