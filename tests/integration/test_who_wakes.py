@@ -2,22 +2,28 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
+from domo.run_config import RunConfig
 from domo_proto.v1 import federation_pb2 as pb
+from domo_server.dashboard.silo_page import silo_detail
+from domo_server.dashboard.stream import StreamHub
 from domo_server.events.notifier import Notifier
 from domo_server.rpc.control import FederationServicer
-from tests.support.played.lab import RUN_ID, SILOS, Lab, life, play
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, living, play
 
 A, B, C = SILOS[:3]
 LOOPS, PAGE = "loops", "page"
 SETTINGS = {"roster": [A, B], "num_rounds": 3}
 ALL = {A, B, C, LOOPS, PAGE}
 MOVED = {LOOPS, PAGE}
+QUEUED = RunConfig(task="digits", num_rounds=1, num_silos=1)
 
 
 class NoTls:
@@ -151,3 +157,39 @@ def test_an_update_that_is_refused_later_wakes_its_silo(tmp_path: Path) -> None:
             assert assignment.action == "TRAIN"
 
     play(go())
+
+
+def test_what_the_page_shows_between_runs_is_read_without_all_of_them(tmp_path: Path) -> None:
+    async def scene() -> list[str]:
+        async with living(Lab(tmp_path)) as lab:
+            for name in ("first", "second"):
+                await lab.c.submissions.submit_once(QUEUED, name)
+            await lab.join(A)
+            hub = StreamHub(lab.view)
+            with statements() as said:
+                async with contextlib.aclosing(hub.messages()) as messages:
+                    texts = [await anext(messages) for _ in range(2)]
+                detail = await silo_detail(lab.view, await lab.silo(A))
+            assert '"run_id":"2-second"' in texts[1]
+            assert detail.rounds_run_id == "2-second"
+            return said
+
+    said = asyncio.run(scene())
+    of_runs = [text for text in said if re.search(r"\bFROM runs\b", text)]
+    assert of_runs
+    assert [s for s in of_runs if not re.search("WHERE|LIMIT|GROUP BY", s)] == []
+
+
+@contextlib.contextmanager
+def statements() -> Iterator[list[str]]:
+    """What databases are asked meanwhile."""
+    said: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        said.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

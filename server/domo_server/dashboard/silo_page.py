@@ -47,7 +47,7 @@ OTHER = (
 
 async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
     """The silo with its part in the rounds of the current (or newest) run, and its last events."""
-    run = (await read.status()).current_run or next(iter(await read.runs()), None)
+    run = await read.shown_run()
     first = 0 if run is None else run.rounds_done - NUM_SILO_ROUNDS
     return SiloDetail(
         **silo.model_dump(),

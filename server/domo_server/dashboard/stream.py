@@ -162,10 +162,7 @@ class StreamHub:
     async def _look(self) -> _Now:
         await self._tail.read()
         status = _light(await self._read.status())
-        summary = status.current_run
-        if summary is None:
-            summary = next(iter(await self._read.runs()), None)
-        return _Now(status, None if summary is None else await self._read.run(summary.run_id))
+        return _Now(status, await self._read.shown_run())
 
     def _wake_all(self) -> None:
         for wake in self._wakes:

@@ -36,6 +36,10 @@ class ReadModel(Protocol):
         """One run."""
         ...
 
+    async def shown_run(self) -> RunDetail | None:
+        """The run under way, or the newest; None: there is none at all."""
+        ...
+
     async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
         """Its rounds above an index, oldest first."""
         ...

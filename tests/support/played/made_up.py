@@ -86,13 +86,12 @@ class Federation:
         self.num_asked += 1
         if self.error is not None:
             raise self.error
-        current = next((r for r in self.run_list if r.state in ("OPEN", "PAUSED")), None)
         return Status(
             version="0",
             uptime_s=1,
             grpc_address="0.0.0.0:50051",
             tls=False,
-            current_run=current,
+            current_run=self._current(),
             num_queued=0,
             num_silos_online=len(self.silo_list),
             silos=self.silo_list,
@@ -103,6 +102,12 @@ class Federation:
 
     async def run(self, run_id: str) -> RunDetail | None:
         return next((run for run in self.run_list if run.run_id == run_id), None)
+
+    async def shown_run(self) -> RunDetail | None:
+        return self._current() or next(iter(self.run_list), None)
+
+    def _current(self) -> RunDetail | None:
+        return next((r for r in self.run_list if r.state in ("OPEN", "PAUSED")), None)
 
     async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
         if await self.run(run_id) is None:
