@@ -94,6 +94,49 @@ def test_a_database_of_a_newer_version(tmp_path: Path) -> None:
         open_database(url)
 
 
+def insert_run(engine: Engine, values: dict[str, object]) -> None:
+    names = ", ".join(values)
+    marks = names.replace(", ", ", :")
+    with engine.begin() as c:
+        c.execute(text(f"INSERT INTO runs ({names}) VALUES (:{marks})"), values)
+
+
+def test_migrations_need_no_new_sqlite(tmp_path: Path) -> None:
+    """RHEL 9 has 3.34, which drops no column; a run that is there stays, and what is unique."""
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    open_database(url).dispose()
+    take_back(url, "0007")
+    made: dict[str, object] = {"run_id": "1-a", "number": 1, "name": "a"}
+    made |= {"config": '{"task": "digits"}'}
+    made |= {"config_digest": "d", "state": "OPEN", "created_at": "now", "roster": '["b"]'}
+    made |= {"detail": "", "rounds_done": 2, "attempt": 0, "num_params": 2**40}
+    old = connect(url)
+    insert_run(old, made)
+    old.dispose()
+    said: list[str] = []
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def note(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        said.append(statement.upper())
+
+    try:
+        engine = open_database(url)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert any("DROP TABLE RUNS" in statement for statement in said)
+    assert not any("DROP COLUMN" in statement for statement in said)
+    store = Store(engine)
+    (row,) = store.all_runs()
+    assert (row.run_id, row.config, row.roster) == ("1-a", {"task": "digits"}, ["b"])
+    assert (row.state, row.rounds_done, row.num_params) == ("OPEN", 2, 2**40)
+    del made["attempt"]
+    for column in ("number", "name"):
+        other = {**made, "run_id": "2-b", "number": 2, "name": "b", column: made[column]}
+        with pytest.raises(IntegrityError, match=f"runs.{column}"):
+            insert_run(engine, other)
+    store.close()
+
+
 def test_a_migration_that_fails_leaves_the_tables_of_before(tmp_path: Path) -> None:
     """As on a full disk, or where the coordinator is killed: the next start begins anew."""
     url = f"sqlite:///{tmp_path / 'coordinator.db'}"

@@ -14,8 +14,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Apply."""
-    op.drop_column("runs", "attempt")
+    """Apply. SQLite before 3.35 (RHEL 9) drops no column: there the table is made anew."""
+    with op.batch_alter_table("runs") as batch_op:
+        batch_op.drop_column("attempt")
 
 
 def downgrade() -> None:
