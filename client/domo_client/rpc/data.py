@@ -119,6 +119,7 @@ class Data:
             try:
                 return work(watch)
             except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                error.with_traceback(None)  # it is the call: frames that hold it held the vectors
                 address = self._session.address
                 if watch.barked:
                     raise DeadlineError(f"nothing moved to or from {address}") from None

@@ -1,6 +1,8 @@
 """A silo and a coordinator that says whatever it is told to: nothing is believed unchecked."""
 
-from collections.abc import Iterator
+import gc
+import weakref
+from collections.abc import Iterable, Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,9 @@ class Liar(grpc.GenericRpcHandler):
     """A coordinator's data rpcs; `turns` are the messages of the next answers to `FetchRound`."""
 
     def __init__(self) -> None:
-        self.turns: list[list[bytes]] = []
+        self.turns: list[Iterable[bytes]] = []
         self.answer = b""
+        self.deaths = 0
         self.state = pb.ABSENT
 
     def service(self, details: Any) -> grpc.RpcMethodHandler:
@@ -42,9 +45,14 @@ class Liar(grpc.GenericRpcHandler):
         if details.method.endswith("UploadStatus"):
             status = pb.UploadStatusResponse(state=self.state).SerializeToString()
             return grpc.unary_unary_rpc_method_handler(lambda _, context: status)
-        return grpc.stream_unary_rpc_method_handler(
-            lambda stream, _: (list(stream), self.answer)[1]
-        )
+        return grpc.stream_unary_rpc_method_handler(lambda stream, _: self._taken(stream))
+
+    def _taken(self, stream: Iterator[bytes]) -> bytes:
+        list(stream)
+        if self.deaths:
+            self.deaths -= 1
+            raise RuntimeError("the coordinator dies")
+        return self.answer
 
 
 @pytest.fixture
@@ -215,3 +223,36 @@ def test_two_vectors_of_the_same_bytes_never_share_memory(liar: Liar, silo: Data
     _, vectors = silo.fetch_round("1-r")
     vectors[VectorId.X_PREV].zero_()
     assert torch.equal(vectors[VectorId.X], X)
+
+
+class Held:
+    """What whoever made the call has in hand, such as the vectors of a round."""
+
+
+@pytest.mark.parametrize("upload", [False, True])
+def test_a_call_that_failed_keeps_nothing_of_who_made_it(
+    upload: bool, liar: Liar, silo: Data
+) -> None:
+    """The garbage collector counts objects, not bytes."""
+
+    def broken() -> Iterator[bytes]:
+        yield header(vector())
+        raise RuntimeError("the coordinator dies")
+
+    def make_the_call() -> weakref.ref[Held]:
+        held = Held()
+        if upload:
+            silo.submit(update)
+        else:
+            silo.fetch_round("1-r", -1)
+        return weakref.ref(held)
+
+    update = silo._state.save_pending("1-r", 6, "", [(VectorId.UPDATE, byte_view(X))], 1, {})
+    liar.turns = [broken(), [header(vector()), frame()]]
+    liar.deaths, liar.answer = 1, pb.SubmitResponse(state=pb.ACCEPTED).SerializeToString()
+    gc.disable()
+    try:
+        assert make_the_call()() is None
+        assert silo._session.counts.retries == 1
+    finally:
+        gc.enable()
