@@ -4,6 +4,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 import grpc
@@ -157,7 +158,11 @@ class Session:
             before_sleep=trouble,
             reraise=True,
         )
-        return retrying(call)
+        try:
+            return retrying(call)
+        except Exception as error:
+            clear_frames(error.__traceback__)  # tenacity's hold the error, which holds them
+            raise
 
     def _pause(self) -> Callable[[RetryCallState], float]:
         """The pause before an attempt: longer each time, unless a transfer got further since."""

@@ -1,7 +1,10 @@
+import gc
 import itertools
+import weakref
 
 import pytest
 
+from domo.errors import ProtocolError
 from domo_client.rpc import session as line
 from domo_client.rpc.session import Session
 
@@ -47,3 +50,28 @@ def test_who_does_not_wait_for_the_goodbye_hangs_up_all_the_same() -> None:
     it.close()
     with pytest.raises(ValueError, match="closed channel"):
         it.channel.unary_unary("/a/b")(b"")
+
+
+class Held:
+    """What whoever made the call has in hand, such as the vectors of a round."""
+
+
+def test_a_refusal_keeps_nothing_of_who_heard_it() -> None:
+    """The garbage collector counts objects, not bytes."""
+
+    def refuse(token: str) -> None:
+        raise ProtocolError("no")
+
+    def hear() -> weakref.ref[Held]:
+        held = Held()
+        with pytest.raises(ProtocolError, match=r"^no$"):
+            it.ask(refuse)
+        return weakref.ref(held)
+
+    it = Session("127.0.0.1:1", "a", "i")
+    gc.disable()
+    try:
+        assert hear()() is None
+    finally:
+        gc.enable()
+        it.close()
