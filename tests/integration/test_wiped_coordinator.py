@@ -1,9 +1,12 @@
 """A coordinator that comes back on the same port without its state: silos find their way."""
 
+import gc
 import threading
+import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -86,6 +89,58 @@ def test_silos_enrol_anew_and_every_model_is_tested(tmp_path: Path) -> None:
     tested = [(m["model_index"], m["num_silos"]) for m in ended["metrics"]]
     assert tested == [(r, 2) for r in range(ROUNDS + 1)]
     assert ended["metrics"][:2] == before
+
+
+class Kept:
+    """A task that knows of its models whether they are still there, and of its first round."""
+
+    models: ClassVar[list[weakref.ref[nn.Module]]] = []
+    reached = threading.Event()
+
+    def build_model(self) -> nn.Module:
+        model = nn.Linear(2, 1)
+        Kept.models.append(weakref.ref(model))
+        return model
+
+    def train_data(self, root: Path, shard: Any) -> ArrayDataset:
+        return DATA
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        Kept.reached.set()
+        loss: torch.Tensor = (model(batch[0]) - batch[1]).square().mean()
+        return loss
+
+    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, tuple[float, float]]:
+        return sums(model, batch)
+
+
+def test_the_model_of_a_run_that_is_lost_does_not_wait_for_the_garbage_collector(
+    tmp_path: Path,
+) -> None:
+    """It may lie on a GPU, and an agent that waits makes no garbage."""
+    task = f"{__name__}:Kept"
+    run = own_run(tmp_path, nn.Linear(2, 1), task=task, num_silos=2)
+    gc.disable()
+    try:
+        with coordinator(tmp_path / "a", run, long_poll_s=0.2) as first:
+            other = domo_client.connect(first.address, "site-b", state_dir=tmp_path / "other")
+            rounds = other.rounds(nn.Linear(2, 1), samples=4)
+            agent = Agent(first.address, "site-a", tmp_path, options(tmp_path, task))
+            next(rounds)
+            assert Kept.reached.wait(60)
+            other.close()
+        try:
+            with coordinator(tmp_path / "b", listen=first.address, long_poll_s=0.2) as second:
+                second.until("/silos", lambda silos: any(s["phase"] == "idle" for s in silos))
+                end = time.monotonic() + 10
+                while Kept.models[0]() is not None:
+                    assert time.monotonic() < end
+                    time.sleep(0.01)
+        finally:
+            agent.close()
+    finally:
+        gc.enable()
+    assert len(Kept.models) == 1
 
 
 def test_an_agent_leaves_a_run_that_is_gone_and_takes_the_next_one(tmp_path: Path) -> None:

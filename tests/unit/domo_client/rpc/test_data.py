@@ -244,7 +244,7 @@ def test_a_call_that_failed_keeps_nothing_of_who_made_it(
         if upload:
             silo.submit(update)
         else:
-            silo.fetch_round("1-r", -1)
+            silo.fetch_round("1-r")
         return weakref.ref(held)
 
     update = silo._state.save_pending("1-r", 6, "", [(VectorId.UPDATE, byte_view(X))], 1, {})
