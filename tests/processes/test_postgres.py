@@ -26,6 +26,7 @@ from domo_server.store.store import Store
 from domo_server.store.tables import metadata
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.silos import agents, options
+from tests.support.older_database import take_back
 from tests.support.played.names import METRICS, NAMES, fill, orders
 
 psycopg = pytest.importorskip("psycopg", reason="no psycopg here")
@@ -147,6 +148,22 @@ def test_silos_are_ordered_byte_by_byte_whatever_the_locale(server: Server) -> N
     store = Store(open_database(server.url("of_a_locale")))
     fill(store)
     assert orders(store) == [*[NAMES] * 4, METRICS]
+    store.close()
+
+
+def test_what_an_older_version_has_stored_stays(database: str) -> None:
+    store = Store(open_database(database))
+    fill(store)
+    store.create_run("r", {"task": "digits"}, "d")
+    before = orders(store), store.all_runs(), store.all_silos(), store.enrolled("1-r")
+    store.close()
+    take_back(database, "0004")
+    engine = open_database(database)
+    store = Store(engine)
+    assert (orders(store), store.all_runs(), store.all_silos(), store.enrolled("1-r")) == before
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
     store.close()
 
 
