@@ -16,14 +16,13 @@ class Part:
 
     Args:
         path: What the vector will be called once it is whole.
-        used: A vector that is no longer needed, to write over.
     """
 
-    def __init__(self, path: Path, used: Path | None = None):
-        self._whole, self._path, self._used = path, path.with_name(path.name + ".part"), used
+    def __init__(self, path: Path):
+        self._whole, self._path = path, path.with_name(path.name + ".part")
 
     def __enter__(self) -> Self:
-        self._file = part_file.PartFile(self._path, self._used)
+        self._file = part_file.PartFile(self._path)
         return self
 
     def __exit__(

@@ -98,10 +98,11 @@ class SiloState:
         return {digest: n for digest, n in held.items() if n}
 
     def part(self, digest: str, needed: Collection[str] = ()) -> Part:
-        """A vector that arrives; written over one that is none of the `needed` digests."""
-        used = (d for d in self.held() if d not in needed) if needed else iter(())
-        old = next(used, None)
-        return Part(self._vectors / digest, None if old is None else self._vectors / old)
+        """A vector that arrives; one that is none of the `needed` digests goes."""
+        old = next((d for d in self.held() if d not in needed), None) if needed else None
+        if old is not None:
+            (self._vectors / old).unlink(missing_ok=True)
+        return Part(self._vectors / digest)
 
     def get(self, digest: str, into: Tensor) -> Tensor:
         """A kept vector, read into one of its size.

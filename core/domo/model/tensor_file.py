@@ -68,24 +68,6 @@ class Place(NamedTuple):
     start: int
 
 
-_identities: dict[int, tuple[int, int]] = {}
-"""Device and inode of each open `TensorFile`, by handle."""
-
-
-def is_open(path: Path) -> bool:
-    """Whether a `TensorFile` of this process has a file open."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return False
-    return (found.st_dev, found.st_ino) in list(_identities.values())
-
-
-def _close(handle: int) -> None:
-    _identities.pop(handle, None)
-    os.close(handle)
-
-
 class TensorFile:
     """An open file; closed when nobody refers to it any more, so it outlives its own deletion.
 
@@ -99,9 +81,7 @@ class TensorFile:
     ):
         self.path, self.metadata = path, metadata
         self._handle, self._places, self._doubtful = handle, places, False
-        found = os.fstat(handle)
-        _identities[handle] = found.st_dev, found.st_ino
-        weakref.finalize(self, _close, handle)
+        weakref.finalize(self, os.close, handle)
 
     @classmethod
     def create(
@@ -109,7 +89,6 @@ class TensorFile:
         path: Path,
         specs: Sequence[Spec],
         metadata: Mapping[str, str],
-        used: Path | None = None,
     ) -> Self:
         """A new file for these tensors, all zero until they are written.
 
@@ -117,8 +96,6 @@ class TensorFile:
             path: Its name.
             specs: The tensors.
             metadata: Texts for its header.
-            used: A file that is no longer needed, to write over: to do so in the page cache costs a
-                third of making new pages. Then what is not written is what was there.
 
         Raises:
             OSError: It cannot be made.
@@ -140,8 +117,6 @@ class TensorFile:
             places[s.name] = Place(s, start)
             start += s.num_bytes
         path.unlink(missing_ok=True)  # not truncated: that would flush it when it is closed
-        if used is not None:
-            used.rename(path)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         file = cls(path, handle, places, metadata)
         file._write(0, memoryview(LENGTH.pack(len(text)) + text))

@@ -1,8 +1,6 @@
 """A file that arrives in order, and knows after any death of the process how far it has come.
 
-It may begin in the blocks of a file that is no longer needed: to write over what is in the page
-cache costs a third of making new pages for it. So its length says nothing; a small file beside it
-does (`.held`).
+A small file beside it (`.held`) says how far: its length may be that of earlier bytes.
 """
 
 import os
@@ -41,19 +39,16 @@ class PartFile:
 
     Args:
         path: Its name; it goes on where one of this name has come to.
-        used: A file that is no longer needed, to write over if there is no part yet.
 
     Raises:
         OSError: A full disk.
     """
 
-    def __init__(self, path: Path, used: Path | None = None):
+    def __init__(self, path: Path):
         self.path = path
         if not path.exists() or not mark_path(path).exists():
             path.unlink(missing_ok=True)
             mark_path(path).write_bytes(MARK.pack(0))
-            if used is not None and used.exists():
-                used.rename(path)
         self.position = held_bytes(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._mark = os.open(mark_path(path), os.O_WRONLY)

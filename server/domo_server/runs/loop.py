@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from shutil import rmtree
 
 from domo.errors import OUTLIER, DomoError, RoundTimeoutError, StateError, TransportError
 from domo_server.events import kinds
@@ -25,7 +26,6 @@ from domo_server.runs.roster import NOBODY
 from domo_server.runs.run import COMMIT, Run
 from domo_server.store.checkpoint import Checkpoint, save_checkpoint
 from domo_server.store.rows import AcceptedUpdate, RoundRecord, RunChanges, RunRow
-from domo_server.store.spool import recycle
 from domo_server.store.store import now_text
 
 log = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ class RunLoop:
         name = await self._behind(save_checkpoint, checkpoints, made)
         changes = {**changes, "checkpoint": name}
         await self._behind(run.store.commit_round, run.run_id, closed, changes)
-        await asyncio.to_thread(recycle, run.receiver.folder(r), run.receiver.free)
+        await asyncio.to_thread(rmtree, run.receiver.folder(r), True)
         run.events.counters.phase("committing", run.clock() - begun)
         done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = closed.train_loss

@@ -96,11 +96,6 @@ class Receiver:
         """Folder of a round's uploads."""
         return self._spool / f"round-{round_index:06d}"
 
-    @property
-    def free(self) -> Path:
-        """Folder of the committed round's uploads, to write over."""
-        return self._spool / "free"
-
     # updates
 
     def collects(self, round_index: int) -> bool:
@@ -149,7 +144,7 @@ class Receiver:
         wanted = self._config.steps_at(r, silo_id, self._roster.enrolled[silo_id].num_samples)
         if num_steps != wanted:
             raise ProtocolError(f"{silo_id} made {num_steps} local steps, the run wants {wanted}")
-        return Upload(self.folder(r), silo_id, upload_digest, expected, offset, self.free)
+        return Upload(self.folder(r), silo_id, upload_digest, expected, offset)
 
     def lock_of(self, silo_id: str) -> asyncio.Lock:
         """One upload at a time for each silo."""

@@ -17,12 +17,11 @@ from domo.fold import ReadBlock
 from domo.model.flat import combine
 from domo.model.layout import Layout, Section
 from domo.model.model_file import open_model, section_blocks, write_model
-from domo.model.tensor_file import Spec, TensorFile, is_open
+from domo.model.tensor_file import Spec, TensorFile
 from domo.storage import files
 
 KEEP = 2
-"""Checkpoints that a run needs: the newest and the one before. While it runs there is one more, and
-the next is written over it."""
+"""Checkpoints that a run needs: the newest and the one before. While it runs there is one more."""
 BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
 FROZEN_FILE = "frozen.safetensors"
 
@@ -76,9 +75,9 @@ def checkpoint_name(round_index: int) -> str:
 def create_file(
     folder: Path, round_index: int, sizes: Mapping[str, int], x_prev_digest: str | None
 ) -> TensorFile:
-    """The file of a checkpoint to be, under a temporary name; written over one not needed any more.
+    """The file of a checkpoint to be, under a temporary name; one that is not needed any more goes.
 
-    Unless somebody still reads that one, such as a slow download: then it goes, and they may end.
+    Who still reads that one, such as a slow download, may end.
 
     Args:
         folder: The run's checkpoint folder.
@@ -94,11 +93,9 @@ def create_file(
         for name, size in sizes.items()
     ]
     about = {"round_index": str(round_index), "x_prev_digest": x_prev_digest or ""}
-    old = folder / checkpoint_name(round_index - 1 - KEEP)
+    (folder / checkpoint_name(round_index - 1 - KEEP)).unlink(missing_ok=True)
     path = folder / f"{checkpoint_name(round_index)}.tmp"
-    if is_open(old):
-        old.unlink()
-    return TensorFile.create(path, specs, about, old if old.exists() else None)
+    return TensorFile.create(path, specs, about)
 
 
 def save_checkpoint(folder: Path, made: Checkpoint) -> str:

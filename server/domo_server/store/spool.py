@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -80,19 +79,6 @@ def forget_others(folder: Path, silo_id: str, upload_digest: str) -> None:
             other.unlink(missing_ok=True)
 
 
-def recycle(spool: Path, free: Path) -> None:
-    """Keep the updates of a committed round, for uploads to come to write over."""
-    free.mkdir(exist_ok=True)
-    for number, path in enumerate(spool.glob("*.update")):
-        path.rename(free / f"{spool.name}-{number}")
-    rmtree(spool, True)
-
-
-def _used(free: Path | None) -> Path | None:
-    """A file to write over."""
-    return next(free.iterdir(), None) if free is not None and free.is_dir() else None
-
-
 def is_whole(path: Path, upload_digest: str) -> bool:
     """Whether an update's file is there with the bytes that were accepted."""
     return digest_of(path) == upload_digest
@@ -107,7 +93,6 @@ class Upload:
         upload_digest: xxh3-128 of all its bytes, hex.
         parts: The vectors, in the order in which they follow.
         offset: Bytes that the silo believes are here.
-        free: Folder of files to write over (`recycle`).
 
     Raises:
         ChecksumError: `offset` is not what is here; the silo asks again.
@@ -120,7 +105,6 @@ class Upload:
         upload_digest: str,
         parts: Sequence[Part],
         offset: int,
-        free: Path | None = None,
     ):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._silo_id, self.digest = folder, silo_id, upload_digest
@@ -135,7 +119,7 @@ class Upload:
         self._hash = xxhash.xxh3_128()
         self._square = 0.0
         self._scratch = torch.empty(0, dtype=torch.uint8)
-        self._file = part_file.PartFile(path, _used(free))
+        self._file = part_file.PartFile(path)
         self._file.rewind(offset)
         self.position = 0
 
