@@ -40,8 +40,6 @@ from tests.support.live.doctored import (
 )
 from tests.support.live.killable import free_port
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(autouse=True)
 def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,9 +58,8 @@ async def load(run: Run, durably: Durable, row: RunRow) -> bool:
         raise of_its_files(error) from error
     now = run.receiver.folder(run.state.round_index)
     for old in now.parent.glob("*"):
-        if (
-            old.name < now.name or old.name == "free"
-        ):  # the next round's are needed; a version before kept files in `free`
+        # the next round's are needed; `free` is of a version that wrote over its files
+        if old.name < now.name or old.name == "free":
             await asyncio.to_thread(rmtree, old, True)
     run.loaded()
     return resumed
