@@ -22,14 +22,13 @@ class Notifier:
             if event is not None:
                 event.set()
 
+    def coming(self, who: str = ANYBODY) -> asyncio.Event:
+        """Set by the next `notify` from now on: nothing is missed until it is waited for."""
+        return self._waited.setdefault(who, asyncio.Event())
+
     async def changed(self, timeout_s: float | None = None, who: str = ANYBODY) -> None:
         """Wait for the next `notify`, or until the time is over."""
-        event = self._waited.setdefault(who, asyncio.Event())
-        try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            pass
+        await happened(self.coming(who), timeout_s)
 
     async def until(
         self, look: Callable[[], T | None], timeout_s: float, who: str = ANYBODY
@@ -43,6 +42,15 @@ class Notifier:
             if found is not None or left <= 0:
                 return found
             await self.changed(left, who)
+
+
+async def happened(event: asyncio.Event, timeout_s: float | None) -> None:
+    """Wait for an event, or until the time is over."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        pass
 
 
 class Changes:

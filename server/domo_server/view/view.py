@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import domo
 from domo.api.schema import (
@@ -23,6 +23,7 @@ from domo.model.model_file import open_model
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events.kinds import KINDS
+from domo_server.events.notifier import happened
 from domo_server.monitor.monitor import Watch
 from domo_server.runs.card import latest_metrics, make_card
 from domo_server.runs.run import Run
@@ -32,6 +33,11 @@ from domo_server.store.store import time_text
 from domo_server.view.exports import final_model, newest_model
 from domo_server.view.rows import event_of, round_record, silo_round
 from domo_server.view.run_stats import RunStats, StatsOfRuns
+
+T = TypeVar("T")
+
+TRIES = 5
+"""To read rows between two phases of a run."""
 
 
 class CoordinatorView:
@@ -73,7 +79,7 @@ class CoordinatorView:
         """How many runs are in which state; the current one counts as loaded."""
         counted = await asyncio.to_thread(self._store.count_runs)
         current = self._c.queue.current
-        row = None if current is None else await asyncio.to_thread(self._store.run, current.run_id)
+        row = None if current is None else await self._row(current.run_id)
         if row is not None:
             now = (await self._summary(row)).state
             counted[row.state] = counted.get(row.state, 1) - 1
@@ -90,12 +96,12 @@ class CoordinatorView:
 
     async def runs(self) -> Sequence[RunSummary]:
         """All runs, newest first."""
-        rows = await asyncio.to_thread(self._store.all_runs)
+        rows = await self._settled(self._store.all_runs)
         return [await self._summary(row) for row in rows]
 
     async def run(self, run_id: str) -> RunDetail | None:
         """One run."""
-        row = await asyncio.to_thread(self._store.run, run_id)
+        row = await self._row(run_id)
         if row is None:
             return None
         summary = await self._summary(row)
@@ -190,8 +196,25 @@ class CoordinatorView:
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once, and then after every change."""
         while not self._c.stopping:
+            news = self._c.changes.page.coming()
             yield None
-            await self._c.changes.page.changed(5.0)
+            await happened(news, 5.0)
+
+    async def _row(self, run_id: str) -> RunRow | None:
+        return await self._settled(lambda: self._store.run(run_id))
+
+    async def _settled(self, read: Callable[[], T]) -> T:
+        """What was read while no run began, ended or went on: rows and memory say the same."""
+        for _ in range(TRIES):
+            before = self._phase()
+            found = await asyncio.to_thread(read)
+            if self._phase() == before:
+                break
+        return found
+
+    def _phase(self) -> tuple[str, str] | None:
+        current = self._c.queue.current
+        return None if current is None else (current.run_id, current.state.phase.value)
 
     def _live(self, row: RunRow) -> Run | None:
         current = self._c.queue.current
@@ -204,13 +227,13 @@ class CoordinatorView:
         run_id, live = row.run_id, self._live(row)
         config = self._configs.get(run_id) or row.run_config()
         self._configs[run_id] = config  # it never changes
-        done = await self._stats_of(row, live)
-        latest = latest_metrics(done.points)
         state, detail = row.state, row.detail
-        if live is not None:
+        if live is not None:  # before anything is awaited: row and run are of one instant
             detail = live.detail
             if live.ready or live.state.ended or state == "QUEUED":  # else it is being loaded
                 state = live.state.phase.value
+        done = await self._stats_of(row, live)
+        latest = latest_metrics(done.points)
         stall = None if live is None else self._watch.stalled_run(live)
         remaining = None
         if live is not None and done.recent_s is not None:
@@ -270,6 +293,6 @@ class CoordinatorView:
         return next(s for s in await self.silos() if s.silo_id == silo_id)
 
     async def _after(self, run_id: str) -> RunSummary:
-        row = await asyncio.to_thread(self._store.run, run_id)
+        row = await self._row(run_id)
         assert row is not None
         return await self._summary(row)

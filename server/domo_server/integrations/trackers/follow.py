@@ -85,8 +85,7 @@ class Follower:
                 return
             for run_id, key in news.items():
                 if self._done.get(run_id) != key:
-                    await self._write(run_id)
-                    self._done[run_id] = key
+                    self._done[run_id] = await self._write(run_id)
         except Exception as error:
             if not self._failing:
                 again = "it is tried again with the next round"
@@ -98,13 +97,17 @@ class Follower:
                 self._say(f"{self._writer.name}: it has everything again", None)
             self._failing = False
 
-    async def _write(self, run_id: str) -> None:
-        """Write a run's new rounds: all of them at first, and after a failure."""
+    async def _write(self, run_id: str) -> tuple[int, bool] | None:
+        """Write a run's new rounds: all of them at first, and after a failure.
+
+        Returns:
+            How far it has come, and whether it had ended when that was read.
+        """
         earlier = self._written.pop(run_id, {})
         run = await self._read.run(run_id)
         rounds = await self._read.rounds(run_id, after=len(earlier) - 1)
         if run is None or rounds is None:
-            return
+            return None
 
         def write() -> None:  # a long run has many points: not on the event loop
             if points := points_of(run, rounds, earlier):
@@ -113,6 +116,7 @@ class Follower:
         await on_a_thread(write)
         if run.state not in ENDED:
             self._written[run_id] = earlier | ends_of(run, rounds)
+        return run.rounds_done, run.state in ENDED
 
 
 def _reason(error: Exception) -> str:

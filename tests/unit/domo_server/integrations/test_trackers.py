@@ -202,6 +202,29 @@ def test_rounds_are_read_once_unless_the_tracker_failed() -> None:
     asyncio.run(scene())
 
 
+def test_a_run_that_ends_between_two_reads_is_written_to_its_end(tmp_path: Path) -> None:
+    federation, writer = Federation(), Log()
+    federation.run_list[0], federation.round_list = state(3, state="FINISHED")
+    ended = list(federation.run_list)
+    follower = Follower(federation, writer, lambda *_: None)
+
+    async def ended_already() -> list[Any]:
+        return ended
+
+    async def scene() -> None:
+        federation.runs = ended_already  # type: ignore[method-assign]
+        federation.run_list[0], federation.round_list = state(2)
+        await follower.look()
+        federation.run_list[0], federation.round_list = state(3, state="FINISHED")
+        await follower.look()
+
+    asyncio.run(scene())
+    assert [[p.step for p in ps if p.name == "round/silos"] for ps in writer.points] == [
+        [1, 2],
+        [3],
+    ]
+
+
 def test_a_reason_has_no_password_and_one_line() -> None:
     text = follow._reason(OSError("cannot reach http://me:secret@host/a\n  now"))
     assert text == "cannot reach http://host/a now"
