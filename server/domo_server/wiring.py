@@ -92,6 +92,8 @@ async def run(
             coordinator.expiry.take_own(config.tls.cert)
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
         ending.callback(watch.cancel)
+        seeing = asyncio.create_task(coordinator.registry.watch(), name="silos seen")
+        ending.callback(seeing.cancel)
         for follower in [
             Follower(view, w, partial(coordinator.events.say, kinds.TRACKER)) for w in writers
         ]:

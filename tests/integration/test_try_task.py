@@ -55,9 +55,9 @@ def untrained(self) -> nn.Module:
 
 
 class Restless(domo.ArrayDataset):
-    def __getitems__(self, indices):
-        inputs, labels = super().__getitems__(indices)
-        return domo.Collated((inputs + torch.rand(()), labels))
+    def stacked(self, indices):
+        inputs, labels = super().stacked(indices)
+        return inputs + torch.rand(()), labels
 
 
 def restless(self, root, shard) -> Restless:

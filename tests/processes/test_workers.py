@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from domo.commands.compare import (
     Setting,
@@ -51,6 +51,12 @@ def round_of_four(
     flat = FlatModel(module)
     x_r = torch.linspace(-0.5, 0.5, flat.layout.num_params)
     return LocalRound(flat, numbers, x_r, x_r + 0.02, on_step=on_step)
+
+
+def test_torchs_own_loader_reads_arrays_with_workers() -> None:
+    batches = list(DataLoader(ArrayDataset(X, Y), batch_size=4, num_workers=2))
+    assert torch.equal(torch.cat([inputs for inputs, _ in batches]), X)
+    assert torch.equal(torch.cat([labels for _, labels in batches]), Y)
 
 
 @pytest.mark.parametrize("kind", [ArrayDataset, TensorDataset])

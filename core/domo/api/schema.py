@@ -62,7 +62,7 @@ class SiloStatus(_Frozen):
     device: str = ""
     software_version: str = ""
     last_seen_s: float | None = None
-    """Seconds since it was last heard of; None if not since this coordinator started."""
+    """Seconds since it was last heard of, also by this coordinator before a restart."""
     error: str | None = None
     """Its last failure, until it works again."""
     error_code: str | None = None

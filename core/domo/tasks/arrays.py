@@ -79,5 +79,5 @@ def read_arrays(path: Path, shape: tuple[int, ...], num_classes: int) -> ArrayDa
 def write_arrays(path: Path, data: ArrayDataset) -> None:
     """Write a dataset in the form of `read_arrays`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    inputs, labels = data.__getitems__(list(range(len(data))))
+    inputs, labels = data.stacked(range(len(data)))
     np.savez_compressed(path, inputs=inputs.numpy(), labels=labels.numpy())

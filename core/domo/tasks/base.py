@@ -4,7 +4,7 @@ Nothing in a task knows about rounds, momentum or gRPC. Only `build_model`, `tra
 and `evaluate` are needed; the other methods are used where a task has them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -87,13 +87,17 @@ def classification_sums(model: nn.Module, batch: Any) -> dict[str, Sum]:
 
 
 class Collated(tuple[Any, ...]):
-    """A batch that is already stacked; see `ArrayDataset`."""
+    """A batch that is already stacked: what a dataset's own `__getitems__` may return.
+
+    torch's own `DataLoader` would take it for a list of items. A dataset that is to be read by
+    both has a method `stacked` instead; see `ArrayDataset`.
+    """
 
     __slots__ = ()
 
 
 class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs and labels in memory; hands out whole batches at once.
+    """Inputs and labels in memory; hands out items, and whole batches at once by `stacked`.
 
     Args:
         inputs: Shape (N, ...).
@@ -109,6 +113,10 @@ class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         return self.inputs[index], self.labels[index]
 
-    def __getitems__(self, indices: list[int]) -> Collated:
+    def stacked(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The batch of these items; the same as collating them one by one, and much faster.
+
+        A subclass with a `__getitem__` of its own is read by that, unless it has a `stacked` too.
+        """
         where = torch.as_tensor(indices)
-        return Collated((self.inputs[where], self.labels[where]))
+        return self.inputs[where], self.labels[where]

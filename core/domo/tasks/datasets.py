@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from domo.errors import DataError
-from domo.tasks.base import ArrayDataset, Collated
+from domo.tasks.base import ArrayDataset
 from domo.tasks.shards import select
 
 logger = logging.getLogger(__name__)
@@ -84,9 +84,10 @@ class PixelDataset(ArrayDataset):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         return (self.inputs[index] - self.mean) / self.std, self.labels[index]
 
-    def __getitems__(self, indices: list[int]) -> Collated:
+    def stacked(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The batch of these items, standardised."""
         where = torch.as_tensor(indices)
-        return Collated(((self.inputs[where] - self.mean) / self.std, self.labels[where]))
+        return (self.inputs[where] - self.mean) / self.std, self.labels[where]
 
 
 def standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:

@@ -78,6 +78,33 @@ def to_device(batch: Any, device: torch.device) -> Any:
     return batch
 
 
+class _Stacked(Dataset[Any]):
+    """A dataset that stacks its own batches, as the loader's workers ask for them."""
+
+    def __init__(self, dataset: Any):
+        self._dataset = dataset
+
+    def __getitems__(self, indices: list[int]) -> Collated:
+        return Collated(self._dataset.stacked(indices))
+
+
+def stacks_itself(dataset: Dataset[Any]) -> bool:
+    """Whether it has a `stacked` that goes with its items.
+
+    A subclass that changes items, and not `stacked`, means the items.
+    """
+    kind = type(dataset)
+    where = {
+        name: next(
+            (i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__)
+        )
+        for name in ("stacked", "__getitem__", "__getitems__")
+    }
+    return hasattr(dataset, "stacked") and where["stacked"] <= min(
+        where["__getitem__"], where["__getitems__"]
+    )
+
+
 class _Plan:
     """The index lists that a loader draws from now.
 
@@ -104,12 +131,13 @@ class BatchLoader:
 
     def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
         self.dataset, self._num_workers = dataset, num_workers
+        self._source = _Stacked(dataset) if stacks_itself(dataset) else dataset
         self._plan = _Plan()
         self._loader = self._fresh()
 
     def _fresh(self) -> DataLoader[Any]:
         return DataLoader(
-            self.dataset,
+            self._source,
             batch_sampler=self._plan,
             num_workers=self._num_workers,
             collate_fn=collate,

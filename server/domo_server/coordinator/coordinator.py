@@ -68,6 +68,7 @@ class Coordinator:
         self.stopping = True
         self.changes.assigned()  # the end
         await self.queue.shutdown()
+        await self.registry.seen(self.sessions.all())
 
     async def linger(self) -> None:
         """Give connected silos a moment to hear how the last run ended."""

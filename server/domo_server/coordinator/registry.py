@@ -1,21 +1,28 @@
 """The silos of a coordinator: who may have which name, who declines, who is left out."""
 
 import asyncio
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Mapping, Sequence
 
-from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.errors import ConfigError, CoordinatorUnavailableError, TransportError
 from domo_server.coordinator.queue import Queue
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
 from domo_server.silos.rates import Bucket
-from domo_server.silos.sessions import Session, Sessions
+from domo_server.silos.session import Session
+from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import SiloChanges
-from domo_server.store.store import Store
+from domo_server.store.store import Store, time_text
+
+log = logging.getLogger(__name__)
 
 NEW_NAMES, NEW_NAMES_PER_S = 5000, 1.0
 """Silos that may join for the first time at once, and a second on average."""
+SEEN_S = 60.0
+"""How often it is recorded when silos were last heard of."""
 
 
 class Registry:
@@ -80,6 +87,24 @@ class Registry:
         text = f"{session.silo_id} declined {run_id}: {reason}"
         self._events.say(kinds.DECLINED, text, run_id, session.silo_id)
         self._changes.moved()  # a silo is lost for a run
+
+    async def seen(self, sessions: Sequence[Session]) -> None:
+        """Record when these were last heard of, for whoever asks after a restart."""
+        now = self._sessions.now()
+        at = {s.silo_id: time_text(time.time() - (now - s.last_seen)) for s in sessions}
+        try:
+            await asyncio.to_thread(self._store.saw_silos, at)
+        except TransportError as error:  # nothing waits for it
+            log.warning("when silos were last heard of was not recorded: %s", error)
+
+    async def watch(self) -> None:
+        """Record it again and again, as a process may end without a word."""
+        recorded = self._sessions.now()
+        while True:
+            await asyncio.sleep(SEEN_S)
+            now = self._sessions.now()
+            await self.seen([s for s in self._sessions.all() if s.last_seen > recorded])
+            recorded = now
 
     async def drop(self, silo_id: str, reason: str) -> None:
         """Leave a silo out of all rounds from the open one on.

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 
 PATIENCE_S = 120.0
 """How long a silo may rest in a phase that it has not been seen through before."""

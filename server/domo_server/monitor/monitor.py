@@ -10,7 +10,7 @@ from domo_server.events import kinds
 from domo_server.monitor.activity import Signs
 from domo_server.monitor.stall import BROKEN_S, Stall
 from domo_server.runs.run import Run
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 
 log = logging.getLogger(__name__)
 

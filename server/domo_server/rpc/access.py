@@ -20,7 +20,7 @@ from domo_proto.errors import status_of, trailing_metadata
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.runs.run import Run
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 
 log = logging.getLogger(__name__)
 

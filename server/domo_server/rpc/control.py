@@ -191,6 +191,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.loss = request.loss if has_loss else None
         session.longest_step_s = seconds(request, "longest_step_s")
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
+        session.counted = True
         said = request.resources if request.HasField("resources") else None
         session.resources = None if said is None else resources(said)
         session.log.hear(request.shares_log, request.log_lines)
@@ -225,6 +226,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         reason = f": {request.reason[:500]}" if request.reason else ""
         text = f"{session.silo_id} left{reason}"
         self._coordinator.events.say(kinds.LEFT, text, silo_id=session.silo_id)
+        await self._coordinator.registry.seen([session])
         return pb.LeaveResponse()
 
     @answers

@@ -33,7 +33,7 @@ from domo_server.rpc.transfers import Progress, Transfers
 from domo_server.runs.durable import said_by_disk, to_its_end
 from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 from domo_server.store.spool import Upload
 
 T = TypeVar("T")

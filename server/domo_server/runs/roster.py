@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from domo.errors import ConfigError
 from domo.run_config import RunConfig, sort_roster
-from domo_server.silos.sessions import Session, Sessions
+from domo_server.silos.session import Session
+from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import Enrolment
 from domo_server.store.store import Store
 

@@ -28,7 +28,8 @@ from domo_server.runs.participants import Participants
 from domo_server.runs.receiver import Receiver
 from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import WireVector
-from domo_server.silos.sessions import Session, Sessions
+from domo_server.silos.session import Session
+from domo_server.silos.sessions import Sessions
 from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import RoundRecord
 from domo_server.store.store import Store

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from domo_proto.certificates import SOON_S, end_of, end_of_file
-from domo_server.silos.sessions import Session, Sessions
+from domo_server.silos.session import Session
+from domo_server.silos.sessions import Sessions
 
 LOOK_S = 3600.0
 """How often the watch looks."""

@@ -37,10 +37,11 @@ class Bucket:
 
 @dataclass(slots=True)
 class _Seen:
-    """One silo as it was seen last, and its byte counts of the last seconds."""
+    """One silo as it was seen last, and the byte counts of the last seconds of one source."""
 
     phase: str
     since: float
+    source: object = None
     counts: deque[tuple[float, int, int]] = field(default_factory=deque)
 
 
@@ -55,8 +56,14 @@ class Pace:
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
 
-    def add_to(self, silo: SiloStatus) -> SiloStatus:
-        """The silo with its seconds in the phase and its speeds."""
+    def add_to(self, silo: SiloStatus, source: object) -> SiloStatus:
+        """The silo with its seconds in the phase and its speeds.
+
+        Args:
+            silo: As it is now.
+            source: Whose counts its bytes are, such as a session that has reported: only counts of
+                one source are subtracted. None: nobody's yet, and there is no speed.
+        """
         now = self._clock()
         seen = self._seen.get(silo.silo_id)
         if seen is None:
@@ -66,7 +73,10 @@ class Pace:
         in_phase = now - seen.since
         if silo.phase == "offline" and silo.last_seen_s is not None:
             in_phase = max(in_phase, silo.last_seen_s)
-        sent, received = self._speeds(seen, now, silo)
+        if source is None or source != seen.source:  # a process was started again, here or there
+            seen.counts.clear()
+        seen.source = source
+        sent, received = (0.0, 0.0) if source is None else self._speeds(seen, now, silo)
         return silo.model_copy(
             update={
                 "phase_s": round(in_phase, 1),
@@ -77,8 +87,8 @@ class Pace:
 
     def _speeds(self, seen: _Seen, now: float, silo: SiloStatus) -> tuple[float, float]:
         counts = seen.counts
-        if counts and (silo.bytes_sent < counts[-1][1] or silo.bytes_received < counts[-1][2]):
-            counts.clear()  # the silo was started again and counts from 0
+        if counts and now - counts[-1][0] > 2 * WINDOW_S:
+            counts.clear()  # nobody has looked for long
         counts.append((now, silo.bytes_sent, silo.bytes_received))
         while len(counts) > 2 and now - counts[1][0] >= WINDOW_S:
             counts.popleft()

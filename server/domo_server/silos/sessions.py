@@ -8,73 +8,12 @@ lease lives and afterwards, until an admin re-admits the silo.
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from domo.api.schema import Resources, SiloPhase, SiloStatus
+from domo.api.schema import SiloStatus
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
-from domo_server.silos.silo_log import HeardLog
-from domo_server.store.store import time_text
-
-
-@dataclass(slots=True)
-class Session:
-    """One connected silo, and what it last reported."""
-
-    token: str
-    silo_id: str
-    instance_id: str
-    role: str
-    device: str
-    software_version: str
-    last_seen: float
-    interval_s: float
-    """Of its heartbeats, as it was last told."""
-    phase: SiloPhase = "idle"
-    run_id: str | None = None
-    round_index: int | None = None
-    step: int = 0
-    num_steps: int = 0
-    loss: float | None = None
-    longest_step_s: float | None = None
-    """Of its round's local steps after the first, as it says."""
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    num_samples: int | None = None
-    num_eval_samples: int | None = None
-    error: str | None = None
-    error_code: str = ""
-    """What kind of error; empty: none that has a code."""
-    declined: dict[str, str] = field(default_factory=dict)
-    resources: Resources | None = None
-    log: HeardLog = field(default_factory=HeardLog)
-    certificate_end: float | None = None
-    """Of the certificate that it showed, seconds since 1970."""
-    frames: int = 0
-    """Of its transfers that have passed here."""
-    attending: int = 0
-    """Calls that it holds open to show that it is there."""
-    broken_at: float | None = None
-    """When the last of these broke, unless something was heard since."""
-    left: str | None = None
-    """Why it said goodbye."""
-
-    def fails(self, text: str, code: str = "") -> None:
-        """Its last error, until it works again."""
-        self.error, self.error_code = text, code
-
-    @property
-    def doing(self) -> str:
-        """What it did last, in words."""
-        if self.phase == "training" and self.num_steps:
-            return f"training, step {self.step} of {self.num_steps}"
-        return self.phase
-
-    def declines(self, run_id: str) -> str | None:
-        """`declined: REASON`, if it has declined the run."""
-        reason = self.declined.get(run_id)
-        return None if reason is None else f"declined{': ' if reason else ''}{reason}"
-
+from domo_server.silos.session import Session
+from domo_server.store.store import seconds_since, time_text
 
 RETURN_S = 60.0
 """Time that silos have to come back after a restart of the coordinator."""
@@ -162,6 +101,10 @@ class Sessions:
         self._by_token[session.token] = self._by_silo[silo_id] = session
         return session
 
+    def now(self) -> float:
+        """By the clock that sessions are stamped with, seconds."""
+        return self._clock()
+
     def get(self, token: str) -> Session:
         """The session of a call, marked as alive.
 
@@ -192,7 +135,7 @@ class Sessions:
         """End a session that said goodbye."""
         self._by_token.pop(session.token, None)
         session.left = reason
-        session.last_seen = float("-inf")
+        session.last_seen = self._clock()
         session.phase = "offline"
 
     def of(self, silo_id: str) -> Session | None:
@@ -206,7 +149,7 @@ class Sessions:
     def is_online(self, silo_id: str) -> bool:
         """Whether the silo was heard of within its lease."""
         session = self._by_silo.get(silo_id)
-        if session is None:
+        if session is None or session.left is not None:
             return False
         return self._clock() - session.last_seen < lease_s(session.interval_s)
 
@@ -248,9 +191,9 @@ class Sessions:
     def last_seen_text(self, silo_id: str) -> str:
         """`last seen 4 min ago`, in words."""
         session = self._by_silo.get(silo_id)
-        age = float("inf") if session is None else self._clock() - session.last_seen
-        if age == float("inf"):
+        if session is None or session.left is not None:
             return "is not connected"
+        age = self._clock() - session.last_seen
         if age < 120:
             return f"last seen {age:.0f} s ago"
         minutes = age / 60
@@ -259,7 +202,12 @@ class Sessions:
         return f"last seen {minutes / 60:.0f} h ago"
 
     def status(
-        self, silo_id: str, role: str, software_version: str, dropped: str | None = None
+        self,
+        silo_id: str,
+        role: str,
+        software_version: str,
+        dropped: str | None = None,
+        last_seen: str | None = None,
     ) -> SiloStatus:
         """A silo as the outside sees it; the arguments are the database's, for one not seen yet."""
         s = self._by_silo.get(silo_id)
@@ -270,6 +218,7 @@ class Sessions:
                 phase="offline",
                 software_version=software_version,
                 dropped=dropped,
+                last_seen_s=None if last_seen is None else round(seconds_since(last_seen), 3),
                 away=NOT_SEEN,
             )
         age, away = self._clock() - s.last_seen, self.away(silo_id)
@@ -288,7 +237,7 @@ class Sessions:
             num_eval_samples=s.num_eval_samples,
             device=s.device,
             software_version=s.software_version,
-            last_seen_s=round(age, 3) if age != float("inf") else None,
+            last_seen_s=round(age, 3),
             error=s.error,
             error_code=(s.error_code or None) if s.error else None,
             dropped=dropped,

@@ -71,6 +71,11 @@ def time_text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
+def seconds_since(text: str) -> float:
+    """How long ago such a time was; 0 where it is to come, as the clock was set."""
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds())
+
+
 class Store:
     """The queries, by what they are for.
 
@@ -331,6 +336,14 @@ class Store:
             changed = c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
             if not changed.rowcount:
                 c.execute(insert(silos).values(silo_id=silo_id, first_seen=at, **values))
+
+    def saw_silos(self, seen: Mapping[str, str]) -> None:
+        """When silos were last heard of, by id; never earlier than is known already."""
+        s = silos.c
+        with self._transaction(in_round=True) as c:
+            for silo_id, at in seen.items():
+                where = (s.silo_id == silo_id) & (s.last_seen < at)
+                c.execute(update(silos).where(where).values(last_seen=at))
 
     def mark_silo(self, silo_id: str, **changes: Unpack[SiloChanges]) -> None:
         """Change a silo that is not heard of by this."""

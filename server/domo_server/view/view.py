@@ -27,12 +27,12 @@ from domo_server.events.notifier import happened
 from domo_server.monitor.monitor import Watch
 from domo_server.runs.card import latest_metrics, make_card
 from domo_server.runs.run import Run
-from domo_server.silos.rates import Pace
 from domo_server.store.rows import RunRow
 from domo_server.store.store import time_text
 from domo_server.view.exports import final_model, newest_model
 from domo_server.view.rows import event_of, round_record, silo_round
 from domo_server.view.run_stats import RunStats, StatsOfRuns
+from domo_server.view.silos import SilosView
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class CoordinatorView:
 
     def __init__(self, coordinator: Coordinator, watch: Watch, grpc_address: str, tls: bool):
         self._c, self._watch, self._address, self._tls = coordinator, watch, grpc_address, tls
-        self._store, self._pace = coordinator.store, Pace()
+        self._store, self._silos = coordinator.store, SilosView(coordinator)
         self._stats = StatsOfRuns(self._store)
         self._configs: dict[str, RunConfig] = {}
         self._exporting = asyncio.Lock()
@@ -133,19 +133,11 @@ class CoordinatorView:
 
     async def silos(self) -> Sequence[SiloStatus]:
         """All silos, by id."""
-        rows = await asyncio.to_thread(self._store.all_silos)
-        status = self._c.sessions.status
-        found = (status(r.silo_id, r.role, r.software_version, r.dropped) for r in rows)
-        return [self._pace.add_to(silo) for silo in found]
+        return await self._silos.all()
 
     async def silo_log(self, silo_id: str) -> SiloLog | None:
         """What it has shared of its log."""
-        session = self._c.sessions.of(silo_id)
-        if session is not None:
-            log = session.log
-            return SiloLog(shared=log.shared, lines=log.after(0), began_at=log.began_at)
-        row = await asyncio.to_thread(self._store.silo, silo_id)
-        return None if row is None else SiloLog(shared=False, lines=[], began_at=None)
+        return await self._silos.log(silo_id)
 
     async def events(
         self,

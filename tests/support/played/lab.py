@@ -24,7 +24,7 @@ from domo_server.coordinator.coordinator import Coordinator
 from domo_server.monitor.monitor import STALL_AFTER_S, Watch
 from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 from domo_server.store.database import open_database
 from domo_server.store.store import Store
 from domo_server.view.view import CoordinatorView

@@ -1,18 +1,22 @@
 import gzip
 import logging
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Subset
 
 from domo.errors import ConfigError, TaskError
 from domo.model.flat import digest
 from domo.tasks import datasets, load_task
-from domo.tasks.base import Shard
+from domo.tasks.base import ArrayDataset, Shard
 from domo.tasks.datasets import DEBIAN_FASHION, FASHION_FILES, PixelDataset
+from domo.training.batches import BatchLoader, stacks_itself
 
 NOWHERE = Path("/nonexistent")
 
@@ -61,11 +65,49 @@ def test_a_shard_that_is_not_there():
 def test_pixels_are_standardised_the_same_one_by_one_and_in_batches():
     pixels = torch.randint(0, 256, (5, 3, 4, 4), dtype=torch.uint8)
     data = PixelDataset(pixels, torch.arange(5), (0.5, 0.4, 0.3), (0.2, 0.1, 0.3))
-    batch, labels = data.__getitems__([4, 2])
+    batch, labels = data.stacked([4, 2])
     assert torch.equal(batch[1], data[2][0])
     assert labels.tolist() == [4, 2]
     expected = (pixels[2, 1].double() / 255 - 0.4) / 0.1
     assert torch.allclose(batch[1, 1].double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("pick", [None, range(3, 40)])
+def test_torchs_own_loader_gives_what_domos_does(pick: range | None):
+    """One by one and collated; of a part of it as well."""
+    pixels = torch.randint(0, 256, (50, 3, 4, 4), dtype=torch.uint8)
+    mean_and_std = (0.5, 0.4, 0.3), (0.2, 0.1, 0.3)
+    for whole in (
+        load_task("digits").train_data(NOWHERE, Shard(0, 4)),
+        PixelDataset(pixels, torch.arange(50), *mean_and_std),
+    ):
+        data = whole if pick is None else Subset(whole, pick)
+        theirs, ours = DataLoader(data, batch_size=16), BatchLoader(data).sequential(16)
+        for (inputs, labels), batch in zip(theirs, ours, strict=True):
+            assert torch.equal(inputs, batch[0])
+            assert torch.equal(labels, batch[1])
+
+
+class Halved(ArrayDataset):
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        inputs, label = super().__getitem__(index)
+        return inputs / 2, label
+
+
+class HalvedAtOnce(Halved):
+    def stacked(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        inputs, labels = super().stacked(indices)
+        return inputs / 2, labels
+
+
+def test_a_subclass_that_changes_items_is_read_item_by_item():
+    inputs, labels = torch.ones(4, 2), torch.arange(4)
+    assert stacks_itself(ArrayDataset(inputs, labels))
+    assert not stacks_itself(Halved(inputs, labels))
+    assert stacks_itself(HalvedAtOnce(inputs, labels))
+    for kind in (Halved, HalvedAtOnce):
+        (batch,) = BatchLoader(kind(inputs, labels)).sequential()
+        assert torch.equal(batch[0], inputs / 2)
 
 
 # ---- Fashion-MNIST

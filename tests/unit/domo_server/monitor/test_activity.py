@@ -1,5 +1,5 @@
 from domo_server.monitor.activity import MULTIPLE, PATIENCE_S, Signs
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 
 FLOOR_S = 3.0
 

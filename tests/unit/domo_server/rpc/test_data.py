@@ -14,7 +14,7 @@ from domo_server.events.counters import Counters
 from domo_server.rpc import data as transfer
 from domo_server.rpc.data import DataServicer, _on_thread
 from domo_server.rpc.transfers import Transfers
-from domo_server.silos.sessions import Session
+from domo_server.silos.session import Session
 from domo_server.store.spool import Part, Upload, held_bytes
 
 

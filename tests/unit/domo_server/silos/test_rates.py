@@ -9,24 +9,26 @@ def test_seconds_in_a_phase() -> None:
     now = 100.0
     pace = Pace(lambda: now)
     silo = SiloStatus(silo_id="a", phase="training")
-    assert pace.add_to(silo).phase_s == 0
+    assert pace.add_to(silo, "s").phase_s == 0
     now += 3
-    assert pace.add_to(silo).phase_s == 3
+    assert pace.add_to(silo, "s").phase_s == 3
     now += 1
-    assert pace.add_to(silo.model_copy(update={"phase": "uploading"})).phase_s == 0
+    assert pace.add_to(silo.model_copy(update={"phase": "uploading"}), "s").phase_s == 0
     now += 2
-    assert pace.add_to(silo.model_copy(update={"phase": "uploading"})).phase_s == 2
+    assert pace.add_to(silo.model_copy(update={"phase": "uploading"}), "s").phase_s == 2
     gone = silo.model_copy(update={"phase": "offline", "last_seen_s": 60.0})
-    assert pace.add_to(gone).phase_s == 60
+    assert pace.add_to(gone, "s").phase_s == 60
 
 
 def test_speeds_are_of_the_last_seconds() -> None:
     now = 100.0
     pace = Pace(lambda: now)
 
-    def speeds(sent: int, received: int, phase: str = "uploading") -> tuple[float | None, ...]:
+    def speeds(
+        sent: int, received: int, phase: str = "uploading", source: object = "s"
+    ) -> tuple[float | None, ...]:
         silo = SiloStatus(silo_id="a", phase=phase, bytes_sent=sent, bytes_received=received)
-        shown = pace.add_to(silo)
+        shown = pace.add_to(silo, source)
         return shown.sent_per_s, shown.received_per_s
 
     assert speeds(1000, 0) == (0, 0)
@@ -35,10 +37,20 @@ def test_speeds_are_of_the_last_seconds() -> None:
     now += 10
     assert speeds(6000, 500) == (0, 0)  # nothing moved in the last 10 s
     now += 1
-    assert speeds(50, 0) == (0, 0)  # started again
+    assert speeds(6000, 500, source=None) == (0, 0)  # started again: the counts are not its own
+    now += 1
+    assert speeds(50, 0, source="again") == (0, 0)
     now += 2
-    assert speeds(250, 0) == (100, 0)
-    assert speeds(250, 0, "offline") == (0, 0)
+    assert speeds(250, 0, source="again") == (100, 0)
+    assert speeds(250, 0, "offline", source="again") == (0, 0)
+    now += 600
+    assert speeds(90_000, 0, source="again") == (0, 0)  # nobody has looked for long
+    # the coordinator was started again: what was sent before is not sent now
+    assert speeds(0, 0, source=None) == (0, 0)
+    now += 1
+    assert speeds(5 * 10**9, 0, source="third") == (0, 0)
+    now += 1
+    assert speeds(5 * 10**9 + 300, 0, source="third") == (300, 0)
 
 
 def test_so_much_at_once_and_so_much_a_second() -> None:

@@ -1,17 +1,20 @@
+import time
+
 import pytest
 
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
+from domo_server.silos.session import Session
 from domo_server.silos.sessions import (
     BROKE,
     MOST_BEATS,
     NOT_SEEN,
     SILENT,
-    Session,
     Sessions,
     lease_s,
     quiet_s,
 )
+from domo_server.store.store import time_text
 from tests.support.played.clock import Clock
 
 
@@ -101,18 +104,24 @@ def test_short_intervals_still_give_five_seconds() -> None:
     assert lease_s(0.1) == 5.0
 
 
-def test_a_silo_that_left_has_no_session(sessions: Sessions) -> None:
+def test_a_silo_that_left_has_no_session(sessions: Sessions, clock: Clock) -> None:
     session = join(sessions, "i1", None)
+    clock.now += 3
     sessions.leave(session)
     with pytest.raises(SessionError):
         sessions.get(session.token)
+    assert not sessions.is_online("site-a")
+    clock.now += 60
     status = sessions.status("site-a", "trainer", "1.0")
-    assert (status.phase, status.last_seen_s) == ("offline", None)
+    assert (status.phase, status.last_seen_s) == ("offline", 60.0)
 
 
 def test_status(sessions: Sessions, clock: Clock) -> None:
     unseen = sessions.status("site-b", "evaluator", "0.9")
     assert (unseen.phase, unseen.role, unseen.last_seen_s) == ("offline", "evaluator", None)
+    before = time_text(time.time() - 7200)
+    known = sessions.status("site-b", "trainer", "0.9", last_seen=before)
+    assert known.last_seen_s == pytest.approx(7200, abs=5)
     session = join(sessions, "i1", None)
     session.phase, session.step, session.num_steps = "training", 3, 12
     clock.now += 1.25

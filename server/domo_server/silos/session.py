@@ -1,0 +1,67 @@
+"""One connected silo: what it said of itself and what it last reported."""
+
+from dataclasses import dataclass, field
+
+from domo.api.schema import Resources, SiloPhase
+from domo_server.silos.silo_log import HeardLog
+
+
+@dataclass(slots=True)
+class Session:
+    """One connected silo, and what it last reported."""
+
+    token: str
+    silo_id: str
+    instance_id: str
+    role: str
+    device: str
+    software_version: str
+    last_seen: float
+    interval_s: float
+    """Of its heartbeats, as it was last told."""
+    phase: SiloPhase = "idle"
+    run_id: str | None = None
+    round_index: int | None = None
+    step: int = 0
+    num_steps: int = 0
+    loss: float | None = None
+    longest_step_s: float | None = None
+    """Of its round's local steps after the first, as it says."""
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    counted: bool = False
+    """Whether the bytes are its own; until its first report they are of the session before."""
+    num_samples: int | None = None
+    num_eval_samples: int | None = None
+    error: str | None = None
+    error_code: str = ""
+    """What kind of error; empty: none that has a code."""
+    declined: dict[str, str] = field(default_factory=dict)
+    resources: Resources | None = None
+    log: HeardLog = field(default_factory=HeardLog)
+    certificate_end: float | None = None
+    """Of the certificate that it showed, seconds since 1970."""
+    frames: int = 0
+    """Of its transfers that have passed here."""
+    attending: int = 0
+    """Calls that it holds open to show that it is there."""
+    broken_at: float | None = None
+    """When the last of these broke, unless something was heard since."""
+    left: str | None = None
+    """Why it said goodbye."""
+
+    def fails(self, text: str, code: str = "") -> None:
+        """Its last error, until it works again."""
+        self.error, self.error_code = text, code
+
+    @property
+    def doing(self) -> str:
+        """What it did last, in words."""
+        if self.phase == "training" and self.num_steps:
+            return f"training, step {self.step} of {self.num_steps}"
+        return self.phase
+
+    def declines(self, run_id: str) -> str | None:
+        """`declined: REASON`, if it has declined the run."""
+        reason = self.declined.get(run_id)
+        return None if reason is None else f"declined{': ' if reason else ''}{reason}"
