@@ -50,8 +50,37 @@ def fold(readers: Sequence[ReadBlock], omegas: Sequence[float], lo: int, hi: int
     return total.div_(sum(omegas)) if own else total / sum(omegas)
 
 
+def fold_values(
+    readers: Sequence[ReadBlock], omegas: Sequence[float], lo: int, hi: int
+) -> tuple[Tensor, int]:
+    """Weighted mean of one block of absolute values: of float buffers.
+
+    A value in which all agree, bit for bit, stays as it is: a constant, which may be a mask of
+    -inf, is no mean.
+
+    Returns:
+        The values, and how many of the others are not finite.
+    """
+    mean = fold(readers, omegas, lo, hi)
+    first = readers[0](lo, hi)
+    bits, same = first.view(torch.int32), torch.ones(hi - lo, dtype=torch.bool)
+    for read in readers[1:]:
+        same &= read(lo, hi).view(torch.int32) == bits
+    values = torch.where(same, first, mean)
+    return values, int((~(same | torch.isfinite(values))).sum())
+
+
+def average_values(
+    readers: Sequence[ReadBlock], omegas: Sequence[float], n: int
+) -> tuple[Tensor, int]:
+    """`fold_values` of whole vectors of n entries."""
+    parts = [fold_values(readers, omegas, lo, hi) for lo, hi in blocks(n)]
+    values = torch.cat([part for part, _ in parts]) if parts else torch.empty(0)
+    return values, sum(bad for _, bad in parts)
+
+
 def average(readers: Sequence[ReadBlock], omegas: Sequence[float], n: int) -> Tensor:
-    """Weighted mean of whole vectors of n entries: mbar_{r+1}, or float buffers."""
+    """Weighted mean of whole vectors of n entries: mbar_{r+1}."""
     parts = [fold(readers, omegas, lo, hi) for lo, hi in blocks(n)]
     return torch.cat(parts) if parts else torch.empty(0)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
 from domo.errors import ConfigError, DivergenceError
-from domo.fold import ReadBlock, average
+from domo.fold import ReadBlock, average, average_values
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model, save_model
@@ -254,12 +254,12 @@ def _close_round(
     momenta = [_reader(b.momentum) for b in results if b.momentum is not None]
     mbar = average(momenta, omegas, x.numel()) if kernel.average else None
     floats = [_reader(b.float_buffers) for b in results]
-    float_buffers = average(floats, omegas, results[0].float_buffers.numel())
-    for what, vector in (
-        ("mean local momentum", mbar),
-        ("mean of the float buffers", float_buffers),
+    n = results[0].float_buffers.numel()
+    float_buffers, spoilt = average_values(floats, omegas, n)
+    for what, bad in (
+        ("mean local momentum", 0 if mbar is None else num_non_finite(mbar)),
+        ("mean of the float buffers", spoilt),
     ):
-        bad = 0 if vector is None else num_non_finite(vector)
         if bad:
             raise DivergenceError(f"the {what} would have {bad} non-finite entries", bad)
     buffers = {

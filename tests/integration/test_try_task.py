@@ -121,6 +121,36 @@ def test_a_good_task_is_taken_through_a_run(tmp_path: Path) -> None:
     assert (len(tried.losses), len(tried.metrics), tried.notes) == (2, 3, ())
 
 
+class Masked(nn.Module):
+    """A causal mask among the buffers, and a mean that `forward` assigns anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("mask", torch.full((4, 4), float("-inf")).triu(1))
+        self.register_buffer("ema", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        if self.training:
+            self.ema = 0.9 * self.ema + 0.1 * x.mean(0)
+        out: torch.Tensor = self.layer((x - self.ema) @ self.mask.softmax(1))
+        return out
+
+
+def test_constants_and_buffers_that_are_assigned_travel(tmp_path: Path) -> None:
+    """Deployed and done again without a network: `try_task` compares the bytes."""
+    task = changed(build_model=lambda self: Masked())
+    with testing.coordinator(task=task) as coordinator:
+        tried = try_task(task, tmp_path, coordinator.address)
+        with coordinator.rest() as rest:
+            rest.download_model(coordinator.run_ids[0], tmp_path / "x.safetensors")
+    assert len(tried.losses) == 2
+    held = domo.load_weights(tmp_path / "x.safetensors")
+    assert torch.equal(held["mask"], Masked().mask)
+    assert (held["ema"] != 0).all()
+
+
 def test_what_is_random_without_a_seed_is_found_after_the_run(tmp_path: Path) -> None:
     """The loss remembers how often it was called, which one batch does not show."""
     calls = iter(range(1, 10_000))

@@ -8,7 +8,7 @@ import xxhash
 from torch import Tensor, nn
 
 from domo.errors import StrayParameterError, TaskError
-from domo.model.layout import Layout, Section, tensors_of
+from domo.model.layout import Layout, Section, plain, tensors_of
 
 
 def as_bytes(tensors: list[Tensor]) -> Tensor:
@@ -42,6 +42,9 @@ def digest_all(vectors: Mapping[str, Tensor]) -> str:
 class FlatModel:
     """A module whose trainable parameters are views into one flat float32 vector.
 
+    What the module holds is what is read, also where `forward` has put another tensor into the
+    place of a buffer (`self.ema = 0.9 * self.ema + ...`); what is loaded is what it holds.
+
     Attributes:
         module: The module; its parameters were re-bound in place.
         layout: Where each tensor lies.
@@ -57,6 +60,8 @@ class FlatModel:
         devices = {t.device for t in trainable}
         if len(devices) != 1:
             raise TaskError(f"the model is spread over devices {sorted(map(str, devices))}")
+        if trainable[0].is_meta:
+            raise TaskError("the model is on the device meta: its parameters have no values")
         self.params = trainable
         self.vector = torch.cat([p.detach().reshape(-1) for p in trainable])
         sizes = [p.numel() for p in trainable]
@@ -64,7 +69,14 @@ class FlatModel:
             p.data = view.view(p.shape)
             p.grad = None
         self._addresses = [p.data_ptr() for p in trainable]
-        self._tensors = {s: [t for t, k in tensors.values() if k is s] for s in Section}
+        self._own = {e.name: tensors[e.name][0] for e in self.layout.entries}
+        for section in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER):
+            for e in self.layout.section(section):
+                if not _writable(self._own[e.name]):
+                    self._own[e.name] = torch.clone(
+                        self._own[e.name], memory_format=torch.contiguous_format
+                    )
+                    self._put_back(e.name)
 
     def check(self) -> None:
         """See that every parameter still lies in the vector.
@@ -92,21 +104,67 @@ class FlatModel:
         if section is Section.TRAINABLE:
             self.vector.copy_(values, non_blocking=self.vector.is_cuda)
             return
-        named = self.layout.split(section, values)
-        for tensor, value in zip(self._tensors[section], named.values(), strict=True):
-            tensor.copy_(value)
+        held = tensors_of(self.module)
+        for name, value in self.layout.split(section, values).items():
+            own = self._own[name]
+            own.copy_(value)
+            here = name in held and held[name][0] is own and not own.requires_grad
+            if section is not Section.FROZEN and not here:
+                self._own[name] = own.detach() if own.requires_grad else own
+                self._put_back(name)
+
+    def _put_back(self, name: str) -> None:
+        """Make a buffer the one that it was: another one may be somebody else's memory."""
+        path, _, attribute = name.rpartition(".")
+        setattr(plain(self.module).get_submodule(path), attribute, self._own[name])
 
     @torch.no_grad()
     def read(self, section: Section) -> Tensor:
-        """A copy of a section's vector on the CPU: float32, or bytes for integer and frozen."""
-        tensors = self._tensors[section]
+        """A copy of a section's vector on the CPU: float32, or bytes for integer and frozen.
+
+        Raises:
+            TaskError: The module's tensors are others than they were.
+        """
         if section is Section.TRAINABLE:
             return self.vector.detach().cpu().clone()
+        tensors = self._held(section)
         if section is Section.FLOAT_BUFFER:
-            parts = [t.detach().float().reshape(-1) for t in tensors]
+            parts = [t.detach().to(self.vector.device).float().reshape(-1) for t in tensors]
             return torch.cat(parts).cpu() if parts else torch.empty(0)
         return as_bytes(tensors)
+
+    def _held(self, section: Section) -> list[Tensor]:
+        """The tensors of a section as the module holds them now."""
+        held = tensors_of(self.module)
+        wanted = {e.name: _kind(self._own[e.name], e.section) for e in self.layout.entries}
+        now = {name: _kind(tensor, kind) for name, (tensor, kind) in held.items()}
+        names = [*wanted, *(name for name in now if name not in wanted)]
+        changed = [
+            f"{name} was {wanted.get(name, 'not there')} and is {now.get(name, 'not there')}"
+            for name in names
+            if wanted.get(name) != now.get(name)
+        ]
+        if changed:
+            more = f" (and {len(changed) - 3} more)" if len(changed) > 3 else ""
+            raise TaskError(
+                f"the model has changed since the run began: {'; '.join(changed[:3])}{more}. "
+                "Parameters and buffers are made in build_model and keep shape and dtype; what "
+                "need not travel is registered with persistent=False"
+            )
+        return [held[e.name][0] for e in self.layout.section(section)]
 
     def read_all(self) -> dict[Section, Tensor]:
         """Copies of all sections."""
         return {s: self.read(s) for s in Section}
+
+
+def _writable(tensor: Tensor) -> bool:
+    """Whether values can be copied into it: not into one that was made by `expand`."""
+    spread = any(step == 0 < n - 1 for step, n in zip(tensor.stride(), tensor.shape, strict=True))
+    return not (spread or tensor.is_inference())
+
+
+def _kind(tensor: Tensor, section: Section) -> str:
+    """What a tensor has to remain. A parameter may be frozen later."""
+    of = "buffer" if section in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER) else "parameter"
+    return f"a {of} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

@@ -2,8 +2,9 @@
 
 Four sections (DESIGN section 3): *trainable* parameters are the only ones with momentum and the
 only ones in an update; *float buffers* (BatchNorm statistics) travel as absolute values and are
-averaged; *integer buffers* keep their dtype and are taken from the first participant; *frozen*
-parameters are sent once, with the initial model, where a silo lacks them. Tied weights count once.
+averaged, but for values in which all silos agree; *integer buffers* keep their dtype and are taken
+from the first participant; *frozen* parameters are sent once, with the initial model, where a silo
+lacks them. Tied weights count once.
 """
 
 import hashlib
@@ -15,8 +16,14 @@ from enum import StrEnum
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from domo.errors import LayoutMismatchError, TaskError
+
+COMPILED = "_orig_mod"
+"""What `torch.compile` puts before the names of a module's tensors."""
+EXTRA = "_extra_state"
+"""How `state_dict` calls what a module keeps beside its tensors."""
 
 
 class Section(StrEnum):
@@ -69,29 +76,32 @@ class Layout:
 
     @staticmethod
     def of(module: nn.Module) -> "Layout":
-        """The layout of a module.
+        """The layout of a module; of the plain one, where it is wrapped or compiled.
 
         Raises:
-            TaskError: Nothing is trainable, or a trainable parameter is not float32.
+            TaskError: Nothing is trainable, or a tensor cannot travel; names it.
         """
         tensors = tensors_of(module)
-        entries = []
-        for name, (tensor, section) in tensors.items():
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            if section is Section.TRAINABLE and tensor.dtype != torch.float32:
-                raise TaskError(
-                    f"trainable parameter {name} is {dtype}; domo keeps float32 master weights. "
-                    "Build the model in float32 and use autocast for lower precision."
-                )
-            entries.append(Entry(name, tuple(tensor.shape), dtype, section))
+        entries = [_entry(name, tensor, section) for name, (tensor, section) in tensors.items()]
         if not any(e.section is Section.TRAINABLE for e in entries):
-            raise TaskError("the model has no trainable parameter (requires_grad is off for all)")
+            none = "the model has no trainable parameter"
+            raise TaskError(
+                f"{none} (requires_grad is off for all)" if tensors else f"{none}: it has no tensor"
+            )
+        extra = [n for n in plain(module).state_dict() if n.rpartition(".")[2] == EXTRA]
+        if extra:
+            raise TaskError(
+                f"{extra[0].rpartition('.')[0] or 'the model'} keeps state of its own "
+                "(get_extra_state), which would stay behind: only parameters and buffers travel. "
+                "Keep it in a buffer"
+            )
         kept = {id(t): name for name, (t, _) in tensors.items()}
         every = [
-            *module.named_parameters(remove_duplicate=False),
-            *module.named_buffers(remove_duplicate=False),
+            *plain(module).named_parameters(remove_duplicate=False),
+            *plain(module).named_buffers(remove_duplicate=False),
         ]
-        aliases = {n: kept[id(t)] for n, t in every if id(t) in kept and n not in tensors}
+        named = [(_uncompiled(n), t) for n, t in every]
+        aliases = {n: kept[id(t)] for n, t in named if id(t) in kept and n not in tensors}
         return Layout(tuple(entries), aliases)
 
     def section(self, section: Section) -> list[Entry]:
@@ -180,14 +190,60 @@ def _show(entry: Entry | None) -> str:
     return f"{entry.dtype}{list(entry.shape)} ({entry.section})" if entry else "no such tensor"
 
 
+def _entry(name: str, tensor: Tensor, section: Section) -> Entry:
+    """The place of a tensor.
+
+    Raises:
+        TaskError: It has none: its values could not travel.
+    """
+    kind = "trainable parameter" if section is Section.TRAINABLE else "tensor"
+    if is_lazy(tensor):
+        raise TaskError(
+            f"{kind} {name} has no shape yet (a lazy module): run a batch through the model in "
+            "build_model, or give its sizes"
+        )
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if section is Section.TRAINABLE and tensor.dtype != torch.float32:
+        raise TaskError(
+            f"{kind} {name} is {dtype}; domo keeps float32 master weights. "
+            "Build the model in float32 and use autocast for lower precision."
+        )
+    if tensor.is_quantized or tensor.layout != torch.strided:
+        what = dtype if tensor.is_quantized else "sparse"
+        raise TaskError(f"{kind} {name} is {what}, and travels only as a dense tensor")
+    if tensor.dtype == torch.float64 and not tensor.is_meta:
+        close = tensor.detach().float().double()
+        if not torch.equal(close.nan_to_num(), tensor.detach().nan_to_num()):
+            raise TaskError(
+                f"{kind} {name} is float64 with values that float32 cannot hold, and travels as "
+                "float32: make it float32, or register it with persistent=False"
+            )
+    return Entry(name, tuple(tensor.shape), dtype, section)
+
+
+def plain(module: nn.Module) -> nn.Module:
+    """The module itself, where `torch.compile` or a data-parallel wrapper holds it."""
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    while True:
+        inner = module.module if isinstance(module, wrappers) else getattr(module, COMPILED, None)
+        if not isinstance(inner, nn.Module):
+            return module
+        module = inner
+
+
+def _uncompiled(name: str) -> str:
+    return name.replace(f"{COMPILED}.", "")
+
+
 def tensors_of(module: nn.Module) -> dict[str, tuple[Tensor, Section]]:
     """Every tensor that has a place, by the name that it is kept under."""
+    module = plain(module)
     out: dict[str, tuple[Tensor, Section]] = {}
     for name, p in module.named_parameters():
-        out[name] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
+        out[_uncompiled(name)] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
     persistent = module.state_dict(keep_vars=True)
     for name, b in module.named_buffers():
         if name in persistent:
             kind = Section.FLOAT_BUFFER if b.is_floating_point() else Section.INTEGER_BUFFER
-            out[name] = (b, kind)
+            out[_uncompiled(name)] = (b, kind)
     return out

@@ -61,6 +61,8 @@ class LocalRound:
         for p in flat.params:  # an attempt that failed or was abandoned has left some
             p.grad = None
         self.flat, self.numbers = flat, numbers
+        given = (buffers or {}).get(Section.FLOAT_BUFFER)
+        self._floats = flat.read(Section.FLOAT_BUFFER) if given is None else given
         self.abandoned = False
         self.metrics: dict[str, float] = {}
         self.evaluation: dict[str, Sum] = {}
@@ -257,9 +259,29 @@ class LocalRound:
         self._result = LocalResult(
             update=here,
             momentum=momentum,
-            float_buffers=self.flat.read(Section.FLOAT_BUFFER),
+            float_buffers=self._float_buffers(),
             integer_buffers=self.flat.read(Section.INTEGER_BUFFER),
             num_steps=done,
             metrics=dict(self.metrics),
         )
         return self._result
+
+    def _float_buffers(self) -> Tensor:
+        """What the module holds now; a value that is as it came goes back with the same bits.
+
+        Raises:
+            DivergenceError: One that has changed is not finite; names its buffer.
+        """
+        now, before = self.flat.read(Section.FLOAT_BUFFER), self._floats
+        as_it_was = now.view(torch.int32) == before.view(torch.int32)
+        as_it_was |= now.isnan() & before.isnan()  # a GPU has NaN of its own
+        bad = ~(as_it_was | now.isfinite())
+        if bad.any():
+            named = self.flat.layout.split(Section.FLOAT_BUFFER, bad)
+            names = [name for name, where in named.items() if where.any()]
+            raise DivergenceError(
+                f"local training diverged: {int(bad.sum())} entries of the buffer {names[0]} are "
+                "not finite. Look for inputs that are not finite, or try a smaller local_lr",
+                int(bad.sum()),
+            )
+        return torch.where(as_it_was, before, now)

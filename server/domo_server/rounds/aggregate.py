@@ -19,7 +19,7 @@ from domo.algorithm import (
     server_block,
 )
 from domo.errors import DivergenceError
-from domo.fold import ReadBlock, blocks, dot, fold
+from domo.fold import ReadBlock, blocks, dot, fold, fold_values
 from domo.methods import Kernel
 from domo.model.layout import Section
 from domo.run_config import RunConfig, UpdateDtype
@@ -176,9 +176,13 @@ def sum_round(
             readers, n = [f.reader(vector_id) for f in files], sizes[name] // 4
 
             def mean(block: tuple[int, int]) -> int:
-                part = fold(readers, omegas, *block)
+                if vector_id is VectorId.FLOAT_BUFFERS:
+                    part, bad = fold_values(readers, omegas, *block)
+                else:
+                    part = fold(readers, omegas, *block)
+                    bad = num_non_finite(part)
                 out.write(name, 4 * block[0], part)
-                return num_non_finite(part)
+                return bad
 
             bad = sum(pool.map(mean, blocks(n)))
             if bad:

@@ -21,6 +21,7 @@ from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
 from domo_server.rounds.state import Phase, RoundState
+from domo_server.runs.model import ServedModel
 from domo_server.runs.participants import Participants
 from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import BUFFER_IDS
@@ -53,6 +54,7 @@ class Receiver:
         roster: Who has enrolled.
         participants: The silos of the open round.
         state: Where the run is now.
+        model: The newest model.
     """
 
     def __init__(
@@ -66,10 +68,12 @@ class Receiver:
         roster: Roster,
         participants: Participants,
         state: Callable[[], RoundState],
+        model: ServedModel,
     ):
         self._run_id, self._config, self._spool = run_id, config, spool
         self._store, self._changes, self._events = store, changes, events
         self._roster, self._participants, self._state = roster, participants, state
+        self._model = model
         self.parts: Sequence[Part] = ()
         self.disk: str | None = None
         self.reported: dict[int, set[str]] = {}
@@ -144,7 +148,9 @@ class Receiver:
         wanted = self._config.steps_at(r, silo_id, self._roster.enrolled[silo_id].num_samples)
         if num_steps != wanted:
             raise ProtocolError(f"{silo_id} made {num_steps} local steps, the run wants {wanted}")
-        return Upload(self.folder(r), silo_id, upload_digest, expected, offset)
+        current, name = self._model.current, Section.FLOAT_BUFFER.value
+        held = None if current is None else current.reader(name)
+        return Upload(self.folder(r), silo_id, upload_digest, expected, offset, held)
 
     def lock_of(self, silo_id: str) -> asyncio.Lock:
         """One upload at a time for each silo."""

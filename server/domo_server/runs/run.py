@@ -82,6 +82,7 @@ class Run:
             self.roster,
             self.participants,
             lambda: self.state,
+            self.model,
         )
         self._assignments = Assignments(
             config, dropped, self.roster, self.participants, self.receiver, self.model

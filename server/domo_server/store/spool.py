@@ -93,6 +93,8 @@ class Upload:
         upload_digest: xxh3-128 of all its bytes, hex.
         parts: The vectors, in the order in which they follow.
         offset: Bytes that the silo believes are here.
+        floats: The float buffers of the model in hand; a value of them that comes back as it is,
+            such as a mask of -inf, need not be finite.
 
     Raises:
         ChecksumError: `offset` is not what is here; the silo asks again.
@@ -105,10 +107,11 @@ class Upload:
         upload_digest: str,
         parts: Sequence[Part],
         offset: int,
+        floats: ReadBlock | None = None,
     ):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._silo_id, self.digest = folder, silo_id, upload_digest
-        self._parts = list(parts)
+        self._parts, self._floats = list(parts), floats
         path = part_path(folder, silo_id, upload_digest)
         for other in folder.glob(f"{silo_id}.{ANY_DIGEST}.part"):
             if other != path:
@@ -150,13 +153,21 @@ class Upload:
         if part.dtype is not None:
             values = self._values(part.dtype, payload)
             square = dot(values, values)
-            if not math.isfinite(square):
-                bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+            if not math.isfinite(square) and (bad := self._num_bad(part, values)):
                 raise DivergenceError(f"the update has {bad} non-finite entries", bad)
             if part is self._parts[0]:
                 self._square += square
         self._hash.update(payload)
         self.position += len(payload)
+
+    def _num_bad(self, part: Part, values: Any) -> int:
+        """How many of the next values of a vector are not finite, and were finite or others."""
+        bad = ~np.isfinite(values)
+        if part.vector_id == VectorId.FLOAT_BUFFERS and self._floats is not None:
+            lo = (self.position - self._part_at(self.position)[1]) // part.itemsize
+            before = self._floats(lo, lo + values.size).numpy()
+            bad &= before.view(np.uint32) != values.view(np.uint32)
+        return int(np.count_nonzero(bad))
 
     def _values(self, dtype: torch.dtype, payload: Any) -> Any:
         """The values of a payload as float32; those of 16 bits from a copy that torch may read."""

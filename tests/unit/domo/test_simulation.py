@@ -264,6 +264,59 @@ class HugeBuffer(LinearTask):
         model.register_buffer("huge", torch.full((2,), 3e38))
         return model
 
+    def loss(self, model, batch):
+        model.huge.sub_(1e36 * batch[0].mean().abs())  # each silo has another value
+        return super().loss(model, batch)
+
+
+class Constants(LinearTask):
+    """Buffers that do not change: a causal mask, what is nowhere defined, a third; one that does.
+
+    Their float32 sums over three silos are not three times themselves.
+    """
+
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        mask = torch.full((3, 3), float("-inf")).triu(1)
+        model.register_buffer("mask", mask)
+        model.register_buffer("undefined", torch.full((2,), float("nan")))
+        model.register_buffer("some", torch.linspace(0.01, 0.9, 50))
+        model.register_buffer("ema", torch.zeros(2))
+        return model
+
+    def loss(self, model, batch):
+        model.ema = 0.5 * model.ema + 0.5 * batch[0].mean().detach().expand(2)
+        return super().loss(model, batch)
+
+
+def test_constant_buffers_stay_as_they_are():
+    result = simulate(config(num_silos=3), Constants(), silos()[:3])
+    x0 = Constants().build_model().state_dict()
+    for name in ("mask", "undefined", "some"):
+        made = result.state_dict[name]
+        assert torch.equal(made.view(torch.int32), x0[name].view(torch.int32)), name
+    third = torch.stack([x0["some"]] * 3).sum(0) / 3
+    assert not torch.equal(third, x0["some"])  # a mean would not have been the same
+
+
+def test_a_buffer_that_is_assigned_is_part_of_the_model():
+    ema = simulate(config(), Constants(), silos()).state_dict["ema"]
+    assert torch.isfinite(ema).all()
+    assert (ema != 0).all()
+
+
+class Spoils(Constants):
+    """A constant that comes to hold other values that are not finite."""
+
+    def loss(self, model, batch):
+        model.mask[0, 0] = float("inf")
+        return super().loss(model, batch)
+
+
+def test_a_value_that_becomes_infinite_is_named():
+    with pytest.raises(DivergenceError, match=r"round 1, silo-0: .*1 entries of the buffer mask"):
+        simulate(config(), Spoils(), silos())
+
 
 def test_a_mean_that_overflows_is_no_model():
     with pytest.raises(DivergenceError, match="mean of the float buffers would have 2 non-finite"):

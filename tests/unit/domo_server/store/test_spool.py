@@ -9,7 +9,7 @@ import xxhash
 from domo.errors import ChecksumError, DivergenceError, ProtocolError, StateError
 from domo.model.flat import byte_view
 from domo.storage.part_file import MARK, mark_path
-from domo_proto.codec import Frame
+from domo_proto.codec import Frame, VectorId
 from domo_server.store.spool import (
     Part,
     SpooledUpdate,
@@ -120,6 +120,31 @@ def test_values_that_are_not_finite_are_refused(value: float, tmp_path: Path) ->
     it.discard()
     it.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_buffer_s_value_that_comes_back_need_not_be_finite(tmp_path: Path) -> None:
+    before = np.array([-np.inf, np.nan, 1, 2, 3, 4], "<f4")
+    parts = [Part(UPDATE, 8, torch.float32), Part(VectorId.FLOAT_BUFFERS, 24, torch.float32)]
+
+    def send(*buffers: float) -> None:
+        data = np.array([1, 2, *buffers], "<f4").tobytes()
+        digest = xxhash.xxh3_128_hexdigest(data)
+        held = torch.from_numpy(before)
+        it = Upload(tmp_path, "a", digest, parts, 0, lambda lo, hi: held[lo:hi])
+        try:
+            it.write(frame(UPDATE, 0, data[:8]))
+            for at in range(0, 24, 12):
+                it.write(frame(VectorId.FLOAT_BUFFERS, at, data[8 + at : 20 + at]))
+            it.finish()
+        finally:
+            it.close()
+
+    send(*before)
+    send(-np.inf, 7, 8, 9, 10, 11)
+    with pytest.raises(DivergenceError, match="1 non-finite"):
+        send(np.inf, np.nan, 1, 2, 3, 4)  # another infinity
+    with pytest.raises(DivergenceError, match="2 non-finite"):
+        send(-np.inf, np.nan, 1, -np.inf, np.nan, 4)  # in another place
 
 
 def test_values_whose_square_overflows_float32_are_finite(tmp_path: Path) -> None:
