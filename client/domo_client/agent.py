@@ -20,10 +20,10 @@ from domo.errors import (
     TaskError,
     code_of,
 )
-from domo.tasks import TASKS, is_named, load_task
+from domo.tasks import TASKS, is_named
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
-from domo.training.initial import build_model
+from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
 from domo.training.task_round import run_task_round
 from domo_client.loop.rounds import Outcome
@@ -124,7 +124,7 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
             f"the run trains {name!r}, which is not on this silo's list "
             f"({', '.join(allowed)}); allow it with --task {name}"
         )
-    task = load_task(name)
+    task = task_of(config)
     if options.data is None and options.shard is None:
         raise MissingDataError(getattr(task, "data_hint", f"data of the task {name}"))
     shard = None

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from domo.errors import ConfigError
+from domo.inputs.images import ImageSettings
 from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
 from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 
@@ -45,6 +46,9 @@ class RunConfig(BaseModel):
     """Shown everywhere; the method's and the task's name by default."""
     task: str = Field(json_schema_extra={"pattern": rf"^{TASK}$", "maxLength": MOST_TASK})
     """A named task (`domo tasks` lists them) or `module:Class` importable at the silos."""
+    images: ImageSettings | None = None
+    """How image files become inputs: size, channels, aspect and range; for tasks that read
+    folders of images."""
     method: str = "DOMO"
     """FedAvg, FedAvgSM, FedAvgLM, FedAvgLM-Z, FedAvgSLM, FedAvgSLM-Z, DOMO, DOMO-S, ..."""
     num_rounds: int = Field(ge=1)

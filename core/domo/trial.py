@@ -12,9 +12,10 @@ from domo.errors import ConfigError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
-from domo.tasks import load_task, name_of
+from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, torch_as_it_was
+from domo.training.initial import task_of
 
 DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
 """The demo: about a second of training on embedded data."""
@@ -62,7 +63,11 @@ def simulate(
     if isinstance(data, Mapping):
         base = laid_over(base, {"roster": sorted(data, key=str.encode)})
     config = validate(RunConfig, laid_over(base, settings), "domo.simulate")
-    made = load_task(config.task) if task is None or isinstance(task, str) else task
+    if task is None or isinstance(task, str):
+        made = task_of(config)
+    else:
+        check_images(name_of(task), config.images)
+        made = task
     if isinstance(data, Mapping):
         silos = [_silo(name, held) for name, held in data.items()]
     else:

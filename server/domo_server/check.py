@@ -25,8 +25,7 @@ from domo.ops.findings import (
 )
 from domo.ops.folder_checks import check_folder, check_space, human_size
 from domo.run_config import RunConfig
-from domo.tasks import load_task
-from domo.training.initial import build_model
+from domo.training.initial import build_model, task_of
 from domo_proto.certificates import (
     alternative_names,
     check_dates,
@@ -121,7 +120,7 @@ def submissions(runs: Sequence[RunConfig], sizes: dict[str, int]) -> Iterator[Fi
             if run.initial_model:
                 sizes[name] = Path(run.initial_model).stat().st_size
             else:
-                layout = FlatModel(build_model(load_task(run.task), run.seed)).layout
+                layout = FlatModel(build_model(task_of(run), run.seed)).layout
                 sizes[name] = sum(layout.num_bytes(section) for section in Section)
         except DomoError as error:
             yield problem(f"{name}: {error}", "mend the run in the file")

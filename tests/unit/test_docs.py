@@ -16,6 +16,7 @@ import domo.commands.main
 import domo_client.cli
 import domo_server.cli
 from domo import errors
+from domo.inputs.images import ImageSettings
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo_proto.codec import VectorId
@@ -162,6 +163,7 @@ def described(heading: str) -> dict[str, list[str]]:
         ("`[server.trackers]`", TrackersConfig),
         ("`[[server.webhooks]]`", WebhookConfig),
         ("`[[runs]]`", RunConfig),
+        ("`[runs.images]`", ImageSettings),
     ],
 )
 def test_every_key_is_described_with_its_default(heading: str, model: type[BaseModel]) -> None:

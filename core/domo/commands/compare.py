@@ -17,6 +17,7 @@ from typing import Any
 from rich.table import Table
 
 from domo.errors import ConfigError, DivergenceError
+from domo.inputs.images import ImageSettings
 from domo.methods import PAPER_METHODS, canonical_name
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, simulate
@@ -44,7 +45,8 @@ class Setting:
     def load(self) -> tuple[Task, list[SimulatedSilo]]:
         """The task and its silos, as the run's seed splits the data."""
         c = self.config
-        return _load(c.task, self.root, silo_names(c, self.prefix), c.similarity, c.seed)
+        names = silo_names(c, self.prefix)
+        return _load(c.task, c.images, self.root, names, c.similarity, c.seed)
 
 
 @dataclass(slots=True)
@@ -183,9 +185,14 @@ def run_one(setting: Setting) -> list[ModelRecord]:
 
 @lru_cache(maxsize=1)
 def _load(
-    name: str, root: Path, names: tuple[str, ...], similarity: float, seed: int
+    name: str,
+    images: ImageSettings | None,
+    root: Path,
+    names: tuple[str, ...],
+    similarity: float,
+    seed: int,
 ) -> tuple[Task, list[SimulatedSilo]]:
-    task = load_task(name)
+    task = load_task(name, images)
     return task, shard_silos(task, root, names, similarity, seed)
 
 

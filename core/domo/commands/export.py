@@ -1,5 +1,6 @@
 """What `domo export` does: a model of domo, as a file that other tools load, with its card."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from shutil import copyfile
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from domo.api.client import Coordinator
 from domo.errors import ConfigError, TaskError
+from domo.inputs.images import ImageSettings
 from domo.model.card import card_in
 from domo.model.card_text import markdown
 from domo.model.layout import Layout, Section
@@ -183,7 +185,7 @@ def from_checkpoint(file: TensorFile, path: Path) -> TensorFile:
     vectors[Section.TRAINABLE] = file.read("x")
     for section in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER):
         vectors[section] = file.read(section.value)
-    kept = {k: v for k, v in initial.metadata.items() if k in ("task", "seed")}
+    kept = {k: v for k, v in initial.metadata.items() if k in ("task", "seed", "images")}
     save_model(path, layout, vectors, kept | {"round_index": file.metadata["round_index"]})
     return TensorFile.open(path)
 
@@ -199,10 +201,21 @@ def named_task(file: TensorFile, task_name: str | None) -> Task:
     if not name:
         raise ConfigError("the model does not say of which task it is: give --task")
     try:
-        return load_task(name)
+        return load_task(name, images_of(file))
     except TaskError as error:
         hint = "" if task_name else "; --task names another"
         raise TaskError(f"this needs the task {name} of the model: {error}{hint}") from error
+
+
+def images_of(file: TensorFile) -> ImageSettings | None:
+    """The image settings that a model was trained with, if it says so."""
+    try:
+        told = file.metadata.get("images") or json.loads(file.metadata["config"])["images"]
+        if isinstance(told, str):
+            told = json.loads(told)
+        return None if told is None else ImageSettings.model_validate(told)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def write(file: TensorFile, layout: Layout, form: Format, task: Task | None, path: Path) -> str:

@@ -7,25 +7,59 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from domo.commands.run_flags import find_run
 from domo.errors import ConfigError
+from domo.inputs.images import ImageSettings
 from domo.model.layout import Section
 from domo.model.model_file import save_model
+from domo.ops.config_file import validate
 from domo.ops.console import say
+from domo.run_config import RunConfig
 from domo.tasks import load_task
-from domo.training.initial import build_initial
+from domo.training.initial import about_initial, build_initial
 
 
-def make_initial(task_name: str, seed: int, out: Path, weights: Path | None) -> None:
-    """Build a task's model under a seed, or around given weights, and write it."""
+def make_initial(
+    task_name: str,
+    seed: int,
+    out: Path,
+    weights: Path | None,
+    config: Path | None = None,
+    run: str | None = None,
+) -> None:
+    """Build a task's model under a seed, or around given weights, and write it.
+
+    Args:
+        task_name: The task.
+        seed: Of the weights that are not given.
+        out: The file.
+        weights: A file of weights by name.
+        config: TOML file with the run, for what it says of the inputs.
+        run: The run's name in that file.
+    """
+    images = images_of(task_name, config, run) if config else None
     layout, vectors = build_initial(
-        load_task(task_name), seed, read_weights(weights) if weights else None
+        load_task(task_name, images), seed, read_weights(weights) if weights else None
     )
-    save_model(out, layout, vectors, {"task": task_name, "seed": str(seed)})
+    save_model(out, layout, vectors, about_initial(task_name, seed, images))
     frozen = sum(e.numel for e in layout.section(Section.FROZEN))
     say(
         f"{out}: {layout.num_params:,} trained and {frozen:,} frozen parameters\n"
         f'next: initial_model = "{out}" in a run\'s configuration'
     )
+
+
+def images_of(task_name: str, path: Path, run: str | None) -> ImageSettings | None:
+    """The image settings of a run in a file.
+
+    Raises:
+        ConfigError: There is no such run, it is wrong, or it trains another task.
+    """
+    entry, at = find_run(path, run)
+    config = validate(RunConfig, entry, path, at=at)
+    if config.task != task_name:
+        raise ConfigError(f"{path}: {at} trains {config.task}, not {task_name}")
+    return config.images
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

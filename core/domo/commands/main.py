@@ -213,11 +213,15 @@ def init(
     weights: Annotated[
         Path | None, typer.Option(help="Start from these: safetensors, or a torch state dict.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with the run, where it has image settings.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run in the file.")] = None,
 ) -> None:
     """Make the initial model of a run."""
     from domo.commands.init import make_initial
 
-    make_initial(task, seed, out, weights)
+    make_initial(task, seed, out, weights, config, run)
 
 
 @app.command()

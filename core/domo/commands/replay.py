@@ -21,8 +21,8 @@ from domo.ops.config_file import validate
 from domo.ops.console import say
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult
-from domo.tasks import load_task
 from domo.tasks.base import Shard
+from domo.training.initial import task_of
 from domo.trial import load_silo
 
 TIMEOUT_S = 60.0
@@ -110,7 +110,7 @@ def replay_run(
     record = read_recording(source)
     run, rounds = record.run, record.committed
     config = with_initial_model(run.config, initial_model)
-    task = load_task(config.task)
+    task = task_of(config)
     data = find_data(run.roster, root, prefix, own)
     silos = [load_silo(task, name, data[name].root, data[name].of(config)) for name in run.roster]
     check_parts(config, rounds, silos)

@@ -16,10 +16,11 @@ from torch import Tensor
 from domo.errors import ConfigError
 from domo.ops.console import say
 from domo.tasks import load_task
+from domo.tasks.array_task import ArrayTask
 from domo.tasks.arrays import check_folder, write_arrays
 from domo.tasks.base import ArrayDataset, Shard, Task
+from domo.tasks.image_task import ImageTask
 from domo.tasks.images import Part, class_names, image_files, progress
-from domo.tasks.named import ArrayTask, ImageTask
 from domo.tasks.shards import eval_split, similarity_split
 
 __all__ = ["similarity_split", "split_data", "write_silo_folders"]

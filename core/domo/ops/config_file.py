@@ -24,6 +24,7 @@ WORDS = {
     r"a valid dictionary( or instance of \w+)?": "a table",
     r"a valid integer": "an integer",
     r"a valid (number|string|boolean)": r"a \1",
+    r" after validation, not \d+": "",
     r", unable to (parse|interpret).*|, got a number with a fractional part": "",
 }
 """pydantic's words to TOML's."""
@@ -128,7 +129,8 @@ def _place(data: Any, fault: Any) -> Place:
     new = fault["type"] in ("missing", "extra_forbidden")
     for i, part in enumerate(fault["loc"]):
         in_table = isinstance(data, Mapping) and part in data
-        if in_table or (isinstance(data, Sequence) and isinstance(part, int)):
+        in_list = isinstance(data, Sequence) and isinstance(part, int) and part < len(data)
+        if in_table or in_list:
             data = data[part]
         elif not (new and i == len(fault["loc"]) - 1):
             continue

@@ -11,8 +11,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from domo.errors import DomoError, TaskError
+from domo.inputs.images import ImageSettings
 from domo.tasks import models, named
 from domo.tasks.base import Task
+from domo.tasks.image_task import with_images
 
 NEEDED = ("build_model", "train_data", "loss", "evaluate")
 
@@ -55,19 +57,39 @@ def is_named(name: str) -> bool:
     return base in TASKS and (not colon or rest.isdecimal())
 
 
-def load_task(name: str) -> Task:
+def check_images(name: str, images: ImageSettings | None) -> None:
+    """See that a task takes the image settings of a run; imports nobody's code.
+
+    Raises:
+        TaskError: It reads no folders of images, or its model is for images of another size.
+    """
+    if images is not None and not is_named(name):
+        raise TaskError(
+            f"images: these are settings of named tasks on folders of images; {name} reads its "
+            "data itself"
+        )
+    if images is not None:
+        load_task(name, images)
+
+
+def load_task(name: str, images: ImageSettings | None = None) -> Task:
     """Find a task: a named one (see `TASKS`), or `module:Class`, made without arguments.
 
     `imagefolder:N` is the named task for N classes. A module is looked for on PYTHONPATH and in
     the current folder.
 
+    Args:
+        name: The task.
+        images: The run's settings of image files, if it has any.
+
     Raises:
-        TaskError: Says what failed: the name, the import, the class, its construction, or what the
-            object lacks.
+        TaskError: Says what failed: the name, the import, the class, its construction, what the
+            object lacks, or that it does not take these settings.
     """
     base, colon, rest = name.partition(":")
     if is_named(name):
-        return _named(base, rest)
+        return _named(base, rest, images)
+    check_images(name, images)
     if not colon:
         raise TaskError(_no_such_task(name))
     if not base or not rest:
@@ -80,13 +102,14 @@ def name_of(task: Task) -> str:
     return f"{type(task).__module__}:{type(task).__name__}"
 
 
-def _named(base: str, parameter: str) -> Task:
+def _named(base: str, parameter: str, images: ImageSettings | None) -> Task:
     factory = TASKS[base].factory
-    if not parameter:
-        return factory()
-    if factory is not named.image_folder:
+    if factory is named.image_folder:
+        return factory(int(parameter) if parameter else None, images)
+    if parameter:
         raise TaskError(f"the task {base} takes no number: write {base}, not {base}:{parameter}")
-    return factory(int(parameter))
+    task = factory()
+    return task if images is None else with_images(task, base, images)
 
 
 def _no_such_task(name: str) -> str:

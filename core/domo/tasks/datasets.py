@@ -195,6 +195,8 @@ CIFAR100 = Statistics((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 SVHN = Statistics((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
 PHOTOS = Statistics((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Of everyday photographs: the same numbers at every silo, whatever its images are."""
+GREY_PHOTOS = Statistics((0.449,), (0.226,))
+"""The means of those numbers over the channels."""
 
 
 @lru_cache(maxsize=2)

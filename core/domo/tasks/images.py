@@ -9,12 +9,13 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
 from domo.errors import DataError
+from domo.inputs.images import ImageSettings
 
 logger = logging.getLogger(__name__)
 
@@ -116,26 +117,37 @@ def image_files(root: Path, part: Part, classes: Sequence[str]) -> list[Labelled
     return [f for f in files if (f in held_out) == (part == "test")]
 
 
-def decode(files: Sequence[LabelledFile], size: int = 32) -> tuple[Tensor, Tensor]:
-    """Read image files as RGB, squeezed to size x size pixels where they are of another size.
+def decode(files: Sequence[LabelledFile], images: ImageSettings) -> tuple[Tensor, Tensor]:
+    """Read image files as the settings say.
 
     Returns:
-        Pixels of shape (N, 3, size, size), uint8, and labels of shape (N,), int64.
+        Pixels of shape (N, channels, height, width), uint8, and labels of shape (N,), int64.
 
     Raises:
         DataError: Names the file that cannot be read as an image.
     """
-    pixels = np.empty((len(files), 3, size, size), np.uint8)
+    pixels = np.empty((len(files), *images.shape), np.uint8)
+    mode = "RGB" if images.channels == 3 else "L"
     for i, file in enumerate(progress(files, "reading images")):
         try:
             with Image.open(file.path) as opened:
-                image = opened.convert("RGB")
+                image = opened.convert(mode)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise DataError(f"{file.path} cannot be read as an image: {error}") from error
-        if image.size != (size, size):
-            image = image.resize((size, size), Image.Resampling.BILINEAR)
-        pixels[i] = np.asarray(image).transpose(2, 0, 1)
+        pixels[i] = np.atleast_3d(np.asarray(fit(image, images))).transpose(2, 0, 1)
     return torch.from_numpy(pixels), torch.tensor([f.label for f in files], dtype=torch.int64)
+
+
+def fit(image: Image.Image, images: ImageSettings) -> Image.Image:
+    """An image of the settings' size; one that has it already is as it was."""
+    size = images.width, images.height
+    if image.size == size:
+        return image
+    if images.aspect == "pad":
+        return ImageOps.pad(image, size, Image.Resampling.BILINEAR)
+    if images.aspect == "crop":
+        return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
+    return image.resize(size, Image.Resampling.BILINEAR)
 
 
 def is_image_tree(root: Path, classes: Sequence[str] | None = None) -> bool:

@@ -45,7 +45,7 @@ def mlp(sizes: Sequence[int] = (196, 64, 10)) -> nn.Sequential:
 
 def small_cnn(
     in_channels: int = 1,
-    image_size: int = 8,
+    image_size: int | tuple[int, int] = 8,
     num_classes: int = 10,
     widths: tuple[int, int] = (16, 32),
 ) -> nn.Sequential:
@@ -53,11 +53,12 @@ def small_cnn(
 
     Args:
         in_channels: Channels of the images.
-        image_size: Height and width in pixels; a multiple of 4.
+        image_size: Pixels of a square, or height and width.
         num_classes: Outputs.
         widths: Channels of the two convolutions.
     """
     first, second = widths
+    height, width = (image_size,) * 2 if isinstance(image_size, int) else image_size
     return nn.Sequential(
         nn.Conv2d(in_channels, first, 3, padding=1),
         nn.ReLU(),
@@ -66,7 +67,7 @@ def small_cnn(
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(second * (image_size // 4) ** 2, num_classes),
+        nn.Linear(second * (height // 4) * (width // 4), num_classes),
     )
 
 

@@ -53,7 +53,7 @@ def _even(n: int, num_parts: int) -> list[int]:
 
 def eval_split(num_samples: int, num_silos: int) -> list[Tensor]:
     """Disjoint parts of a test set, index i::K, that together are the whole of it."""
-    return [torch.arange(i, num_samples, num_silos) for i in range(num_silos)]
+    return [torch.arange(num_samples)[i::num_silos] for i in range(num_silos)]
 
 
 def select(data: ArrayDataset, where: Tensor) -> ArrayDataset:

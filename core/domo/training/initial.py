@@ -7,11 +7,23 @@ import torch
 from torch import Tensor, nn
 
 from domo.errors import TaskError
+from domo.inputs.images import ImageSettings
 from domo.model.flat import FlatModel
 from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
+from domo.run_config import RunConfig
 from domo.seeds import seed_for
+from domo.tasks import load_task
 from domo.tasks.base import Task
+
+
+def task_of(config: RunConfig) -> Task:
+    """The task of a run, with what the run says of its inputs.
+
+    Raises:
+        TaskError: There is none, or it does not take these settings.
+    """
+    return load_task(config.task, config.images)
 
 
 def build_initial(
@@ -31,6 +43,12 @@ def build_initial(
             raise TaskError(f"the weights do not fit the task's model: {told}") from error
     flat = FlatModel(module)
     return flat.layout, flat.read_all()
+
+
+def about_initial(task_name: str, seed: int, images: ImageSettings | None) -> dict[str, str]:
+    """Texts for the header of x_0's file: what it was made of."""
+    about = {"task": task_name, "seed": str(seed)}
+    return about if images is None else about | {"images": images.model_dump_json()}
 
 
 def save_initial(module: nn.Module, path: Path | str) -> None:

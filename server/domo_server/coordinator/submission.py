@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from domo.api.schema import ENDED
-from domo.errors import ConfigError
+from domo.errors import ConfigError, TaskError
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig, sort_roster
-from domo.tasks import is_named
+from domo.tasks import check_images, is_named
 from domo_server.events.notifier import Changes
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
@@ -96,6 +96,10 @@ def check_submission(config: RunConfig) -> None:
         )
     if config.roster is not None:
         config.check_tables(sort_roster(config.roster))
+    try:
+        check_images(config.task, config.images)
+    except TaskError as error:
+        raise ConfigError.at("images", str(error)) from None
     if config.initial_model:
         path = Path(config.initial_model)
         if not path.is_file():

@@ -9,8 +9,7 @@ from domo.model.layout import Section
 from domo.model.model_file import open_model, save_model
 from domo.run_config import RunConfig
 from domo.storage import files
-from domo.tasks import load_task
-from domo.training.initial import build_initial
+from domo.training.initial import about_initial, build_initial, task_of
 from domo_server.events import kinds
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import Durable, set_state
@@ -114,8 +113,8 @@ def _make_x0(config: RunConfig, path: Path) -> None:
         files.sync_path(temporary)
         temporary.replace(path)  # its name is synced with that of the checkpoints' folder
     else:
-        layout, vectors = build_initial(load_task(config.task), config.seed)
-        save_model(path, layout, vectors, {"task": config.task, "seed": str(config.seed)})
+        layout, vectors = build_initial(task_of(config), config.seed)
+        save_model(path, layout, vectors, about_initial(config.task, config.seed, config.images))
 
 
 async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:

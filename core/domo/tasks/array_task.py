@@ -1,0 +1,82 @@
+"""A classifier on arrays; a silo's own data is a folder with train.npz and test.npz."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from domo.errors import DataError
+from domo.inputs.form import InputForm
+from domo.tasks.arrays import check_folder, read_arrays
+from domo.tasks.base import ArrayDataset, Shard, classification_sums, cross_entropy_loss
+from domo.tasks.datasets import Public
+from domo.tasks.shards import eval_shard, train_shard
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArrayTask:
+    """A classifier on arrays; a silo's own data is a folder with train.npz and test.npz.
+
+    Attributes:
+        build_model: Makes the model.
+        public: Reads the public dataset, given a folder.
+        shape: Shape of one input.
+        num_classes: Labels are 0..num_classes-1.
+    """
+
+    build_model: Callable[[], nn.Module]
+    public: Callable[[Path], Public]
+    shape: tuple[int, ...]
+    num_classes: int = 10
+
+    loss = staticmethod(cross_entropy_loss)
+    evaluate = staticmethod(classification_sums)
+
+    @property
+    def input_form(self) -> InputForm:
+        """What one input is; its values are taken as they lie in the files."""
+        return InputForm(self.shape)
+
+    @property
+    def data_hint(self) -> str:
+        """What `--data` should hold."""
+        shape = ", ".join(map(str, self.shape))
+        return (
+            f"train.npz and test.npz with inputs (N, {shape}), float32, and labels (N,), int64, in "
+            f"0..{self.num_classes - 1}; `domo data split` makes such folders"
+        )
+
+    def train_data(self, root: Path, shard: Shard | None) -> ArrayDataset:
+        """A shard of the public training set, or (None) root/train.npz.
+
+        Raises:
+            TaskError: The data cannot be read, or does not fit the model.
+            ConfigError: No such shard.
+        """
+        if shard is not None:
+            return train_shard(self.public(root).train, shard)
+        check_folder(root, self.data_hint)
+        path = root / "train.npz"
+        if not path.is_file():
+            raise DataError(f"there is no train.npz in {root}. It should hold {self.data_hint}")
+        return read_arrays(path, self.shape, self.num_classes)
+
+    def eval_data(self, root: Path, shard: Shard | None) -> ArrayDataset | None:
+        """A shard of the public test set, or (None) root/test.npz, which may be absent.
+
+        Raises:
+            TaskError: The data cannot be read, or does not fit the model.
+            ConfigError: No such shard.
+        """
+        if shard is not None:
+            return eval_shard(self.public(root).test, shard)
+        check_folder(root, self.data_hint)
+        path = root / "test.npz"
+        if not path.is_file():
+            logger.info("there is no test.npz in %s: nothing to evaluate on", root)
+            return None
+        return read_arrays(path, self.shape, self.num_classes)
