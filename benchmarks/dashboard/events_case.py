@@ -76,7 +76,7 @@ def _drop_now_and_then(it: Coordinator, run_id: str) -> list[Event]:
         drops.append(Event("log", "events", text, time.time()))
         it.post(f"/silos/{spare}/drop", {"reason": f"number {n}."})
         time.sleep(0.5 + 0.1 * (n % 7))
-        it.post(f"/silos/{spare}/readmit", {})
+        it.post(f"/silos/{spare}/undrop", {})
         time.sleep(0.3)
     time.sleep(2.0)
     return drops

@@ -20,6 +20,7 @@ from platformdirs import user_cache_path, user_state_path
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo.names import plain
+from domo.ops.command_app import Version, make_app
 from domo.ops.console import friendly_errors, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
@@ -30,11 +31,7 @@ if TYPE_CHECKING:
 
     from domo_client.doctor.checks import Setup
 
-app = typer.Typer(
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
+app = make_app("domo-client")
 HEALTHY_S = 30.0
 SHARED = (
     "the coordinator sees: updates, numbers of samples, sums of test metrics, phase, errors, "
@@ -60,6 +57,7 @@ def default_state(name: str) -> Path:
 def main_command(
     context: typer.Context,
     flags: Flags,
+    version: Version = False,
 ) -> None:
     """Train one PyTorch model together with other silos; this silo's data stay here."""
     if context.invoked_subcommand is not None:
@@ -143,8 +141,16 @@ def describe_device(device: "torch.device") -> str:
 
 @app.command()
 def health(
-    name: Annotated[str | None, typer.Option(envvar="DOMO_CLIENT_NAME")] = None,
-    state_dir: Annotated[Path | None, typer.Option(envvar="DOMO_CLIENT_STATE_DIR")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DOMO_CLIENT_NAME", help="The silo's name [default: this machine's name]."
+        ),
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="DOMO_CLIENT_STATE_DIR", help="Its state folder [default: by name]."),
+    ] = None,
 ) -> None:
     """Exit 0 if the silo with this state folder was heard by its coordinator lately."""
     path = (state_dir or default_state(name or host_name())) / "status.json"

@@ -25,7 +25,7 @@ class Flags:
     ] = None
     name: Annotated[
         str | None,
-        typer.Option(envvar="DOMO_CLIENT_NAME", help=r"This silo's name \[this machine's name]."),
+        typer.Option(envvar="DOMO_CLIENT_NAME", help="This silo's name [default: this machine's]."),
     ] = None
     data: Annotated[
         Path | None, typer.Option(envvar="DOMO_CLIENT_DATA", help="Folder of this silo's data.")
@@ -39,7 +39,7 @@ class Flags:
     ] = None
     task: Annotated[
         list[str] | None,
-        typer.Option(help=r"A task that may be trained here, repeatable \[the named ones]."),
+        typer.Option(help="A task that may be trained here; repeatable [default: the named ones]."),
     ] = None
     device: Annotated[
         str, typer.Option(envvar="DOMO_CLIENT_DEVICE", help="auto, cpu, cuda, cuda:1.")
@@ -89,11 +89,12 @@ class Flags:
         str | None,
         typer.Option(
             envvar="DOMO_CLIENT_METRICS",
-            help=r"host:port where Prometheus may scrape this silo, 127.0.0.1:9464 \[off].",
+            help="host:port where Prometheus may scrape this silo, such as 127.0.0.1:9464.",
         ),
     ] = None
     log_format: Annotated[
-        str | None, typer.Option(envvar="DOMO_LOG", help=r"text, or json for machines \[text].")
+        str | None,
+        typer.Option(envvar="DOMO_LOG", help="text, or json for machines [default: text]."),
     ] = None
     once: Annotated[bool, typer.Option("--once", help="Stop after one run.")] = False
 
@@ -138,5 +139,5 @@ def takes_flags(command: Command) -> Command:
 
 Dashboard = Annotated[
     str | None,
-    typer.Option(help=r"The coordinator's dashboard, for its clock \[http://HOST:8080]."),
+    typer.Option(help="The coordinator's dashboard, for its clock [default: http://HOST:8080]."),
 ]

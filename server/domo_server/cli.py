@@ -20,24 +20,21 @@ from domo.errors import (
     StateError,
     UnknownSiloError,
 )
-from domo.ops.console import console, friendly_errors, say
+from domo.ops.command_app import Version, make_app
+from domo.ops.console import confirm, console, friendly_errors, say
 from domo.ops.exit_codes import DONE, OF_STATES
 from domo.ops.logs import setup_logging
+from domo.ops.words import typed
 from domo_proto.channel import TlsFiles, is_loopback, make_channel
 
 if TYPE_CHECKING:
     from domo_server.config import ServerConfig
     from domo_server.startup import Started
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
+app = make_app("domo-server")
 
 Config = Annotated[
-    Path | None, typer.Option("--config", "-c", help=r"federation.toml: \[server] and \[\[runs]].")
+    Path | None, typer.Option("--config", "-c", help="federation.toml: [server] and [[runs]].")
 ]
 CODES = ((PortError, 7), (StateError, 8))
 """Exit codes of a coordinator that cannot start, beside those of all programs."""
@@ -49,10 +46,10 @@ def main_command(
     context: typer.Context,
     config: Config = None,
     listen: Annotated[
-        str | None, typer.Option(help="host:port for silos [127.0.0.1:50051].")
+        str | None, typer.Option(help="host:port for silos [default: 127.0.0.1:50051].")
     ] = None,
     dashboard: Annotated[
-        str | None, typer.Option(help="host:port for REST and the page [127.0.0.1:8080].")
+        str | None, typer.Option(help="host:port for REST and the page [default: 127.0.0.1:8080].")
     ] = None,
     state_dir: StateDir = None,
     insecure: Annotated[
@@ -62,12 +59,15 @@ def main_command(
     exit_when_done: Annotated[
         bool,
         typer.Option(
-            help="Stop when all runs of the file have ended; exit 3: one failed, 4: stopped."
+            "--exit-when-done",
+            help="Stop when all runs of the file have ended; exit 3: one failed, 4: stopped.",
         ),
     ] = False,
     log_format: Annotated[
-        str | None, typer.Option(envvar="DOMO_LOG", help=r"text, or json for machines \[text].")
+        str | None,
+        typer.Option(envvar="DOMO_LOG", help="text, or json for machines [default: text]."),
     ] = None,
+    version: Version = False,
 ) -> None:
     """Coordinate federated training: serve models to silos, and show what happens."""
     if context.invoked_subcommand is not None:
@@ -96,7 +96,9 @@ def main_command(
 
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     """Say where it listens; the link holds the admin token, which no log file should."""
-    from domo.remote.cli import DASHBOARD
+    from domo.api.client import DASHBOARD
+    from domo.remote.admin import default_token_file
+    from domo.remote.which import here
 
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
     token = settings.state_dir / "admin-token"
@@ -107,12 +109,15 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
         say(f"  runs       {', '.join(where.run_ids)}")
         say(f"next: start the silos, each with: {_silo_command(settings, where.grpc_address)}")
         at = where.dashboard_url
-        say("and watch: domo watch" + ("" if at == DASHBOARD else f" --server {at}"))
+        say(f"and watch: {here('domo', 'watch', at=at)}")
     else:
         say("idle: no run is configured. Start one with a configuration file:")
         say("  domo-server --config federation.toml")
         say("or hand one to this coordinator:")
-        say(f"  domo submit federation.toml --server {where.dashboard_url}")
+        at, usual = where.dashboard_url, token == default_token_file()
+        server = None if at == DASHBOARD else at
+        token_file = None if usual else token
+        say(f"  {typed('domo', 'submit', 'federation.toml', server=server, token_file=token_file)}")
     console.file.flush()
 
 
@@ -181,12 +186,14 @@ def health(
 
 
 @app.command()
-def readmit(
+def rebind(
     silo: Annotated[str, typer.Argument(help="Name of the silo.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back.")] = False,
     config: Config = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Let a silo come back with a new state folder (its old one was lost)."""
+    """Let a silo's name be taken by another state folder, once: the old one was lost."""
+    from domo.remote.admin import REBIND, REBOUND
     from domo_server.config import load_config
     from domo_server.store.database import open_beside
     from domo_server.store.store import Store
@@ -198,11 +205,13 @@ def readmit(
     row = store.silo(silo)
     if row is None:
         raise UnknownSiloError(f"no silo named {silo!r} has ever joined")
+    if not yes:
+        confirm(REBIND.format(silo=silo))
     store.mark_silo(silo, readmitted=True)
     store.close()
-    say(f"{silo} may join again, with any state folder; start its domo-client")
+    say(REBOUND.format(silo=silo))
     if row.dropped is not None:
-        say(f"it is left out still ({row.dropped}): domo readmit {silo} takes it back")
+        say(f"it is left out still ({row.dropped}): domo undrop {silo} takes it back")
 
 
 def main() -> None:

@@ -210,7 +210,7 @@ def test_an_event_is_on_the_screen_within_a_second(page: Page, server: Coordinat
         server.post("/silos/site-c/drop", {"reason": "a test"})
         page.until(lambda: "dropped" in page.text("#silos [data-key=site-c] .badge").lower())
         took.append(time.monotonic() - began)
-        server.post("/silos/site-c/readmit")
+        server.post("/silos/site-c/undrop")
         page.until(lambda: "dropped" not in page.text("#silos [data-key=site-c] .badge").lower())
     assert sorted(took)[2] < 1, took
 
@@ -221,7 +221,7 @@ def test_without_the_token_there_is_nothing_to_press(nobody: Page, server: Coord
     assert "Read-only" in nobody.text("#role")
     shown = [b for b in nobody.driver.find_elements("css selector", "button") if b.is_displayed()]
     words = {button.text for button in shown}
-    assert not words & {"Pause", "Resume", "Stop run", "Drop", "Re-admit"}
+    assert not words & {"Pause", "Resume", "Stop run", "Drop", "Take back"}
     nobody.go("#/new")
     assert not nobody.find("form.start button[type=submit]").is_enabled()
 

@@ -83,8 +83,8 @@ UNREADABLE = (
 )
 NAME_TAKEN = (
     "the name 'site-a' is taken by another silo, which is connected now. Give this one another "
-    "--name; or, if its state folder was lost, ask the coordinator's admin to run: domo-server "
-    "readmit site-a"
+    "--name; or, if its state folder was lost, ask the coordinator's admin to run: domo "
+    "rebind site-a"
 )
 FOLDER_TAKEN = (
     "another domo-client (process {}) uses the state folder {}; stop it, or give this one its own "

@@ -1,4 +1,4 @@
-"""Pause, resume, stop, drop and re-admit: what each does to a run in any state."""
+"""Pause, resume, stop, drop and take back: what each does to a run in any state."""
 
 import asyncio
 import threading
@@ -173,7 +173,7 @@ def test_only_rounds_can_be_paused(tmp_path: Path) -> None:
     play(go())
 
 
-# drop and re-admit
+# drop and take back
 
 
 def test_a_silo_dropped_in_mid_round_counts_no_more_until_the_round_after(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_silo_dropped_in_mid_round_counts_no_more_until_the_round_after(tmp_pa
         await lab.send_all(B)
         await lab.look()
         assert lab.run.detail == "waiting for 1 more of 3 silos: site-c"
-        await lab.view.readmit(D)
+        await lab.view.undrop(D)
         assert lab.assignment(D) is None, "not in the open round"
         await lab.send_all(C)
         await lab.round_open(1)
@@ -197,7 +197,7 @@ def test_a_silo_dropped_in_mid_round_counts_no_more_until_the_round_after(tmp_pa
         assert (await lab.ended()).complete is False
         assert await lab.who() == [[A, B, C], SILOS]
         first, _ = await lab.rounds()
-        assert first.left_out == {D: "re-admitted after this round had begun"}
+        assert first.left_out == {D: "taken back after this round had begun"}
 
     scene(tmp_path, act)
 
@@ -226,10 +226,10 @@ def test_all_dropped_is_said_and_waited_out(tmp_path: Path) -> None:
         await lab.until(lambda: lab.run.detail == PAUSED, PAUSED)
         await resume(lab)
         assert lab.run.state.round_index == 0
-        await lab.view.readmit(B)
+        await lab.view.undrop(B)
         await lab.look()
         assert lab.run.detail == "waiting for 1 more of 1 silos: site-b"
-        await lab.view.readmit(C)
+        await lab.view.undrop(C)
         await lab.send_all(B)
         await lab.round_open(1)
         assert lab.run.participants.sampled == [B, C]
@@ -339,7 +339,7 @@ def test_a_silo_dropped_before_the_start_is_neither_counted_nor_waited_for(
             assert (lab.run.roster.frozen, lab.run.participants.sampled) == ([A, B, C], [A, B])
 
             # it enrols late, once it is taken back
-            await lab.view.readmit(C)
+            await lab.view.undrop(C)
             assert not await lab.send(C)
             assert lab.run.offers_to(session)
             await lab.enroll(C)
@@ -398,7 +398,10 @@ def test_one_call_takes_back_a_dropped_silo_that_has_lost_its_folder(tmp_path: P
         lab.pass_time(60)
         with pytest.raises(SiloConflictError):
             await lab.join(D, "another-folder")
-        await lab.view.readmit(D)
+        await lab.view.undrop(D)
+        with pytest.raises(SiloConflictError):  # taken back; its name is bound as before
+            await lab.join(D, "another-folder")
+        await lab.view.rebind(D)
         await lab.join(D, "another-folder")
         await lab.send_all(A, B, C)
         await lab.round_open(1)
@@ -414,7 +417,18 @@ def test_taking_back_a_dropped_silo_that_is_connected_gives_its_name_to_nobody_e
 ) -> None:
     async def act(lab: Lab) -> None:
         await lab.view.drop(D, "")
-        await lab.view.readmit(D)
+        await lab.view.undrop(D)
+        for _ in range(2):  # and not by being said twice
+            with pytest.raises(ConfigError, match="not left out, so there is nothing"):
+                await lab.view.undrop(D)
+        with pytest.raises(ConfigError, match="connected now, so its state folder is not lost"):
+            await lab.view.rebind(D)
+        with pytest.raises(SiloConflictError):
+            await lab.join(D, "another-folder")
+        lab.alive.discard(D)
+        lab.pass_time(60)
+        with pytest.raises(ConfigError, match="not left out"):
+            await lab.view.undrop(D)
         with pytest.raises(SiloConflictError):
             await lab.join(D, "another-folder")
 
@@ -437,7 +451,7 @@ def test_a_drop_that_could_not_be_recorded_has_not_happened(
         with monkeypatch.context() as patched:
             patched.setattr(lab.store, "mark_silo", full)
             with pytest.raises(CoordinatorUnavailableError):
-                await lab.view.readmit(D)
+                await lab.view.undrop(D)
         assert (await lab.silo(D)).dropped == "mad"
 
     scene(tmp_path, act)
@@ -485,7 +499,7 @@ def test_drop_and_stop_interrupt_local_training_within_seconds(tmp_path: Path) -
 
         # taken back where nobody else is left, it begins at once
         server.post(f"/silos/{A}/drop")
-        server.post(f"/silos/{B}/readmit")
+        server.post(f"/silos/{B}/undrop")
         server.until(path(B), trains)
         server.post(f"/runs/{server.run_ids[0]}/stop")
         asked = time.monotonic()

@@ -216,7 +216,7 @@ def test_every_change_on_a_full_disk_is_refused_in_words_and_not_half_made(disk:
             changes = [
                 lambda: lab.view.submit(config),
                 lambda: lab.view.drop(B, "mad"),
-                lambda: lab.view.readmit(B),
+                lambda: lab.view.undrop(B),
                 lambda: lab.join("a-new-one"),
             ]
             for change in changes:

@@ -72,7 +72,7 @@ def gaps(server: Coordinator) -> list[set[str]]:
     done = after(3)
     server.post("/silos/silo-2/drop")
     done = after(done + 3)
-    server.post("/silos/silo-2/readmit")
+    server.post("/silos/silo-2/undrop")
     after(done + 3)
     server.post(f"{path}/stop")
     assert server.ended()["state"] == "STOPPED"

@@ -489,19 +489,24 @@ def test_a_run_is_paused_and_resumed(app: FastAPI, federation: Federation) -> No
     refused(post("resume"), 409, "run_ended", "1-fedavg is open")
 
 
-def test_a_silo_is_dropped_and_readmitted(app: FastAPI, federation: Federation) -> None:
+def test_a_silo_is_dropped_and_taken_back(app: FastAPI, federation: Federation) -> None:
     def post(what: str, silo: str = "site-a", **kwargs: Any) -> httpx.Response:
         return ask(app, "POST", f"/api/v1/silos/{silo}/{what}", headers=BEARER, **kwargs)
 
     assert post("drop", json={"reason": " on\nholiday "}).json()["dropped"] == "on holiday"
     assert get(app, "/silos").json()[0]["dropped"] == "on holiday"
     refused(post("drop"), 409, "conflict", "out already")
-    assert post("readmit").json()["dropped"] is None
+    assert post("undrop").json()["dropped"] is None
+    refused(post("undrop"), 409, "conflict", "not left out")
+    refused(post("readmit"), 409, "conflict", "not left out")  # the older name, no other meaning
+    assert federation.rebound == []
+    assert post("rebind").json()["silo_id"] == "site-a"
+    assert federation.rebound == ["site-a"]
     assert post("drop").json()["dropped"] == ""
-    post("readmit")
+    assert post("readmit").json()["dropped"] is None
     assert post("drop", json={}).json()["dropped"] == ""
-    post("readmit")
-    for what in ("drop", "readmit"):
+    post("undrop")
+    for what in ("drop", "undrop", "rebind", "readmit"):
         refused(post(what, "site-x"), 404, "not_found", "site-x")
     refused(post("drop", json={"reason": 3}), 422, "invalid_request", "reason", "text")
     refused(post("drop", json={"reason": "x" * 501}), 422, "invalid_request", "500")
@@ -547,6 +552,8 @@ def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
         "/runs/1-fedavg/resume",
         "/runs/1-fedavg/stop",
         "/silos/site-a/drop",
+        "/silos/site-a/undrop",
+        "/silos/site-a/rebind",
         "/silos/site-a/readmit",
     ],
 )
@@ -840,6 +847,8 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI, federation: Feder
         ("GET", "/api/v1/silos/{silo_id}/log"),
         ("POST", "/api/v1/silos/{silo_id}/drop"),
         ("POST", "/api/v1/silos/{silo_id}/readmit"),
+        ("POST", "/api/v1/silos/{silo_id}/rebind"),
+        ("POST", "/api/v1/silos/{silo_id}/undrop"),
         ("GET", "/api/v1/events"),
         ("GET", "/api/v1/stream"),
         ("GET", "/api/v1/session"),

@@ -83,6 +83,11 @@ async def submit(lab: Lab) -> None:
     await lab.c.submissions.submit(values)
 
 
+def taken_back(lab: Lab, silo_id: str) -> Callable[[], Awaitable[Any]]:
+    lab.c.registry.dropped[silo_id] = "on holiday"
+    return lambda: lab.view.undrop(silo_id)
+
+
 async def damage(lab: Lab) -> None:
     lab.run.note_damage(OSError(5, "Input/output error"))
 
@@ -120,7 +125,7 @@ KINDS: dict[str, tuple[Callable[[Lab], Callable[[], Awaitable[Any]]], set[str]]]
     "a stop": (lambda lab: lambda: lab.view.stop(RUN_ID), ALL),
     "a file that cannot be read": (lambda lab: lambda: damage(lab), ALL),
     "a silo that is silent": (lambda lab: lambda: silence(lab), MOVED),
-    "a readmission": (lambda lab: lambda: lab.view.readmit(C), {C, *MOVED}),
+    "a silo is taken back": (lambda lab: taken_back(lab, C), {C, *MOVED}),
 }
 
 

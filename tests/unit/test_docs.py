@@ -198,7 +198,8 @@ def test_the_example_is_a_good_file() -> None:
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
     yield name, command
     for sub_name, sub in getattr(command, "commands", {}).items():
-        yield from commands(sub, f"{name} {sub_name}")
+        if not sub.hidden:
+            yield from commands(sub, f"{name} {sub_name}")
 
 
 APPS = {
@@ -221,7 +222,7 @@ def test_every_command_and_flag_is_described(name: str, command: click.Command) 
         told |= {c.split()[0]: r for r in rows(shared) for c in codes(r[0])}
     for parameter in command.params:
         flags = [o for o in parameter.opts if o.startswith("--")]
-        hidden = {"--help", "--install-completion", "--show-completion"}
+        hidden = {"--help", "--version", "--install-completion", "--show-completion"}
         for flag in flags:
             if flag in hidden:
                 continue

@@ -126,12 +126,16 @@ class Coordinator(Rest):
         return self.post(RunSummary, f"/runs/{quoted(run_id)}/stop")
 
     def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
-        """Leave a silo out until `readmit`."""
+        """Leave a silo out until `undrop`."""
         return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/drop", {"reason": reason})
 
-    def readmit(self, silo_id: str) -> SiloStatus:
-        """Take a dropped silo back; or let one join again that lost its state folder."""
-        return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/readmit")
+    def undrop(self, silo_id: str) -> SiloStatus:
+        """Take a dropped silo back."""
+        return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/undrop")
+
+    def rebind(self, silo_id: str) -> SiloStatus:
+        """Let the next process that joins under a silo's name have it: its state folder is lost."""
+        return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/rebind")
 
     # files and time
 

@@ -20,6 +20,7 @@ from domo.model.layout import Layout, Section
 from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile
 from domo.ops.console import console, say
+from domo.remote.which import find_run
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.training.initial import build_model
@@ -157,6 +158,7 @@ def fetch(run_id: str, server: str, folder: Path) -> Path:
         disable=not console.is_terminal,
     )
     with bar, Coordinator(server) as coordinator:
+        run_id = find_run(coordinator, run_id)
         fetched = bar.add_task(f"fetching {run_id}", total=None)
         return coordinator.download_model(
             run_id, folder, lambda done, total: bar.update(fetched, completed=done, total=total)
@@ -172,7 +174,7 @@ def from_checkpoint(file: TensorFile, path: Path) -> TensorFile:
     if not {"x", "m"} <= {s.name for s in file.specs}:
         raise ConfigError(
             f"{file.path} holds tensors, but no model that domo wrote: its layout is missing. Give "
-            f"{FINAL} of a run, a checkpoint in its folder, or the id of a run"
+            f"{FINAL} of a run, a checkpoint in its folder, or a run at a coordinator"
         )
     x0 = file.path.parent.parent / "x0.safetensors"
     if not x0.exists():

@@ -16,20 +16,17 @@ import typer
 from platformdirs import user_cache_path
 
 from domo.errors import ConfigError
+from domo.ops.command_app import Version, make_app
 from domo.ops.console import console, friendly_errors, say
 from domo.ops.exit_codes import OF_ERRORS, TERMINATED
 from domo.ops.logs import setup_logging
+from domo.remote import complete
 from domo.remote.cli import DASHBOARD, Server, remote_app
 
-app = typer.Typer(
-    name="domo",
-    help="Cross-silo federated learning with coordinated momenta.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = make_app(
+    "domo", "Cross-silo federated learning with coordinated momenta.", no_args_is_help=True
 )
-data_app = typer.Typer(help="Prepare data.", no_args_is_help=True)
+data_app = make_app("data", "Prepare data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 DataRoot = Annotated[
@@ -55,7 +52,7 @@ def data_root(given: Path | None) -> Path:
 
 @app.callback()
 @friendly_errors()
-def _before() -> None:
+def _before(version: Version = False) -> None:
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
     logging.getLogger("domo.tasks").setLevel(logging.INFO)  # what is downloaded, and how large
 
@@ -72,10 +69,16 @@ def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
 @app.command()
 @friendly_errors(OF_ERRORS)
 def simulate(
-    method: Annotated[str | None, typer.Option(help="Method [default: DOMO].")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Method [default: DOMO].", autocompletion=complete.methods),
+    ] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="Named task (see `domo tasks`) or module:Class [default: digits]."),
+        typer.Option(
+            help="Named task (see `domo tasks`) or module:Class [default: digits].",
+            autocompletion=complete.tasks,
+        ),
     ] = None,
     silos: Annotated[int | None, typer.Option(help="K [default: 4].")] = None,
     similarity: Annotated[
@@ -207,7 +210,9 @@ def tasks() -> None:
 @app.command()
 @friendly_errors()
 def init(
-    task: Annotated[str, typer.Argument(help="Named task or module:Class.")],
+    task: Annotated[
+        str, typer.Argument(help="Named task or module:Class.", autocompletion=complete.tasks)
+    ],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights.")] = 0,
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("x0.safetensors"),
     weights: Annotated[
@@ -230,7 +235,9 @@ def export(
     model: Annotated[
         str,
         typer.Argument(
-            help="A run at a coordinator, a model.safetensors, a run's folder, a checkpoint."
+            help="A run at a coordinator (number, name or both), a model.safetensors, a run's "
+            "folder, a checkpoint.",
+            autocompletion=complete.runs,
         ),
     ],
     form: Annotated[
@@ -258,7 +265,9 @@ def export(
 @friendly_errors()
 def split(
     out: Annotated[Path, typer.Option(help="Folder to write; one folder in it for each silo.")],
-    task: Annotated[str, typer.Option(help="Named task.")] = "digits",
+    task: Annotated[
+        str, typer.Option(help="Named task.", autocompletion=complete.tasks)
+    ] = "digits",
     silos: Annotated[int, typer.Option(min=1, help="K.")] = 4,
     similarity: Annotated[float, typer.Option(min=0, max=1, help="Share dealt at random.")] = 0.05,
     data: DataRoot = None,

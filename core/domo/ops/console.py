@@ -28,6 +28,19 @@ def complain(text: str, style: str | None = None) -> None:
     err_console.print(printable(text), style=style, markup=False, soft_wrap=True)
 
 
+def confirm(question: str) -> None:
+    """Ask whether something is meant; everything but a yes is a no.
+
+    Raises:
+        ConfigError: It is not meant, or nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigError("this is asked back, and there is no terminal to ask at: give --yes")
+    complain(f"{question} [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was changed")
+
+
 def printable(text: str) -> str:
     """A text whose control characters are shown as `?`: it may be a peer's."""
     if text.isprintable():

@@ -10,8 +10,18 @@ from platformdirs import user_state_path
 from domo.api.client import Coordinator
 from domo.errors import ConfigError
 from domo.ops.config_file import load_runs, validate
-from domo.ops.console import say
+from domo.ops.console import confirm, say
+from domo.ops.words import counted
+from domo.remote.which import find_run, here
 from domo.run_config import RunConfig
+
+REBIND = (
+    "The name {silo} is bound to the state folder that it joined with. After this the next "
+    "domo-client that joins as {silo}, on whatever machine, has the name and keeps it.\n"
+    "Has its operator told you that the folder is lost?"
+)
+"""What is asked before a name is let go."""
+REBOUND = "the name {silo} is free for one other state folder; start its domo-client"
 
 
 def default_token_file() -> Path:
@@ -68,48 +78,63 @@ def submit_runs(server: str, path: Path, name: str | None, token: str) -> Sequen
         for entry, _ in chosen:
             run = coordinator.submit(entry)
             queued.append(run.run_id)
-            say(f"queued {run.run_id}: {run.method} on {run.task}, {run.num_rounds} rounds")
+            say(
+                f"queued {run.run_id}: {run.method} on {run.task}, "
+                f"{counted(run.num_rounds, 'round')}"
+            )
     return queued
 
 
-def pause_run(server: str, run_id: str, token: str) -> None:
+def pause_run(server: str, which: str, token: str) -> None:
     """Hold a run until it is resumed."""
     with Coordinator(server, token) as coordinator:
-        run = coordinator.pause(run_id)
+        run = coordinator.pause(find_run(coordinator, which))
     say(f"{run.run_id}: " + ("paused" if run.state == "PAUSED" else "pausing"))
-    say(f"next: domo resume {run.run_id}")
+    say(f"next: {here('domo', 'resume', run.run_id, at=server)}")
 
 
-def resume_run(server: str, run_id: str, token: str) -> None:
+def resume_run(server: str, which: str, token: str) -> None:
     """Go on with a paused run."""
     with Coordinator(server, token) as coordinator:
-        run = coordinator.resume(run_id)
+        run = coordinator.resume(find_run(coordinator, which))
     say(f"{run.run_id}: goes on, {run.rounds_done} of {run.num_rounds} rounds are done")
 
 
-def stop_run(server: str, run_id: str, token: str) -> None:
+def stop_run(server: str, which: str, token: str) -> None:
     """Stop a run for good."""
     with Coordinator(server, token) as coordinator:
-        run = coordinator.stop(run_id)
+        run = coordinator.stop(find_run(coordinator, which))
     ended = run.state == "STOPPED" and run.detail
     say(f"{run.run_id}: {ended or 'stopping'}")
 
 
 def drop_silo(server: str, silo_id: str, reason: str, token: str) -> None:
-    """Leave a silo out until it is re-admitted."""
+    """Leave a silo out until it is taken back."""
     with Coordinator(server, token) as coordinator:
         silo = coordinator.drop(silo_id, reason)
     say(f"{silo.silo_id} is left out" + (f": {silo.dropped}" if silo.dropped else ""))
-    say(f"next: domo readmit {silo.silo_id} takes it back")
+    say(f"next: {here('domo', 'undrop', silo.silo_id, at=server)} takes it back")
 
 
-def readmit_silo(server: str, silo_id: str, token: str) -> None:
-    """Take a dropped silo back, or let one join with a new state folder."""
+def undrop_silo(server: str, silo_id: str, token: str) -> None:
+    """Take a dropped silo back."""
     with Coordinator(server, token) as coordinator:
-        silos = coordinator.silos()
-        was_out = any(s.silo_id == silo_id and s.dropped is not None for s in silos)
-        name = coordinator.readmit(silo_id).silo_id
-    if was_out:
-        say(f"{name} takes part again from the next round on")
-    else:
-        say(f"{name} may join again, with any state folder; start its domo-client")
+        name = coordinator.undrop(silo_id).silo_id
+    say(f"{name} takes part again from the next round on")
+
+
+def rebind_silo(server: str, silo_id: str, token: str, sure: bool) -> None:
+    """Free a silo's name for one other state folder, once the admin has said that it is meant.
+
+    Raises:
+        ConfigError: It is not meant, or there is nobody to ask.
+    """
+    with Coordinator(server, token) as coordinator:
+        silo = coordinator.silo(silo_id)
+        if not sure:
+            confirm(REBIND.format(silo=silo.silo_id))
+        silo_id = coordinator.rebind(silo_id).silo_id
+    say(REBOUND.format(silo=silo_id))
+    if silo.dropped is not None:
+        back = here("domo", "undrop", silo_id, at=server)
+        say(f"it is left out still ({silo.dropped}): {back} takes it back")

@@ -10,9 +10,11 @@ import typer
 
 from domo.ops.console import friendly_errors
 from domo.ops.exit_codes import OF_ERRORS
+from domo.remote import complete
 
 remote_app = typer.Typer()
 DASHBOARD = "http://127.0.0.1:8080"
+RUN_IS = "Its number, its name, or both as `domo runs` shows it."
 
 Server = Annotated[
     str, typer.Option(envvar="DOMO_SERVER", help="The coordinator's dashboard address.")
@@ -21,8 +23,11 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help="The admin's token; DOMO_ADMIN_TOKEN, or this machine's by default."),
 ]
-Run = Annotated[str, typer.Argument(help="As `domo runs` shows it.")]
-Silo = Annotated[str, typer.Argument(help="As `domo status` shows it.")]
+Run = Annotated[str, typer.Argument(help=RUN_IS, autocompletion=complete.runs)]
+Silo = Annotated[
+    str, typer.Argument(help="As `domo status` shows it.", autocompletion=complete.silos)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object on each line.")]
 Timeout = Annotated[
@@ -47,8 +52,12 @@ def runs(
     state: Annotated[
         list[str] | None, typer.Option(help="Only in this state, such as finished; repeatable.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="Only of this method.")] = None,
-    task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Only of this method.", autocompletion=complete.methods)
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Only of this task.", autocompletion=complete.tasks)
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
     server: Server = DASHBOARD,
     as_json: AsJson = False,
@@ -68,15 +77,18 @@ def run(run: Run, server: Server = DASHBOARD, as_json: AsJson = False) -> None:
     """Show one run: how far it is, its numbers, its settings."""
     from domo.api.client import Coordinator
     from domo.remote.show import show_run
+    from domo.remote.which import find_run
 
     with Coordinator(server) as coordinator:
-        show_run(coordinator, run, as_json)
+        show_run(coordinator, find_run(coordinator, run), as_json)
 
 
 @remote_app.command()
 @friendly_errors(OF_ERRORS)
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Two or more, as `domo runs` shows them.")],
+    runs: Annotated[
+        list[str], typer.Argument(help=f"Two or more. {RUN_IS}", autocompletion=complete.runs)
+    ],
     all_settings: Annotated[
         bool, typer.Option("--all", help="Also the settings that are the same.")
     ] = False,
@@ -86,16 +98,22 @@ def compare(
     """Show runs side by side: their numbers, and the settings that differ."""
     from domo.api.client import Coordinator
     from domo.remote.show import compare_runs
+    from domo.remote.which import find_run
 
     with Coordinator(server) as coordinator:
-        compare_runs(coordinator, runs, all_settings, as_json)
+        found = [find_run(coordinator, run) for run in runs]
+        compare_runs(coordinator, found, all_settings, as_json)
 
 
 @remote_app.command()
 @friendly_errors(OF_ERRORS)
 def watch(
     run: Annotated[
-        str | None, typer.Argument(help="The current one, or the newest, by default.")
+        str | None,
+        typer.Argument(
+            help=f"{RUN_IS} The current one, or the newest, by default.",
+            autocompletion=complete.runs,
+        ),
     ] = None,
     timeout: Timeout = None,
     server: Server = DASHBOARD,
@@ -104,17 +122,24 @@ def watch(
     """Follow a run until it ends; the exit code tells how."""
     from domo.api.client import Coordinator
     from domo.remote.watch import watch as follow
+    from domo.remote.which import find_run
 
     with Coordinator(server) as coordinator:
-        code = follow(coordinator, run, timeout, as_json)
+        run_id = None if run is None else find_run(coordinator, run)
+        code = follow(coordinator, run_id, timeout, as_json)
     raise typer.Exit(code)
 
 
 @remote_app.command()
 @friendly_errors(OF_ERRORS)
 def events(
-    run: Annotated[str | None, typer.Option(help="Only of this run.")] = None,
-    silo: Annotated[str | None, typer.Option(help="Only of this silo.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help=f"Only of this run. {RUN_IS}", autocompletion=complete.runs),
+    ] = None,
+    silo: Annotated[
+        str | None, typer.Option(help="Only of this silo.", autocompletion=complete.silos)
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(help="Only of this kind, such as refused or silo-failed; repeatable."),
@@ -188,7 +213,7 @@ def drop(
     server: Server = DASHBOARD,
     token_file: TokenFile = None,
 ) -> None:
-    """Leave a silo out, from the round that is open on, until `domo readmit`."""
+    """Leave a silo out, from the round that is open on, until `domo undrop`."""
     from domo.remote.admin import drop_silo, find_token
 
     drop_silo(server, silo, reason, find_token(token_file))
@@ -196,8 +221,31 @@ def drop(
 
 @remote_app.command()
 @friendly_errors(OF_ERRORS)
-def readmit(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
-    """Take a dropped silo back, or let one join again that lost its state folder."""
-    from domo.remote.admin import find_token, readmit_silo
+def undrop(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Take a dropped silo back; its name stays bound to its state folder."""
+    from domo.remote.admin import find_token, undrop_silo
 
-    readmit_silo(server, silo, find_token(token_file))
+    undrop_silo(server, silo, find_token(token_file))
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def rebind(
+    silo: Silo, yes: Yes = False, server: Server = DASHBOARD, token_file: TokenFile = None
+) -> None:
+    """Let a silo's name be taken by another state folder, once: the old one was lost."""
+    from domo.remote.admin import find_token, rebind_silo
+
+    rebind_silo(server, silo, find_token(token_file), yes)
+
+
+@remote_app.command(hidden=True)
+@friendly_errors(OF_ERRORS)
+def readmit(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Say which of the two commands that this one became is meant."""
+    from domo.errors import ConfigError
+
+    raise ConfigError(
+        f"readmit is two commands now. domo undrop {silo}: takes back a silo that was dropped. "
+        f"domo rebind {silo}: lets its name be taken by another state folder, as its own was lost"
+    )

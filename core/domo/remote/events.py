@@ -10,6 +10,7 @@ from domo.api.client import Coordinator
 from domo.api.schema import Event
 from domo.errors import CoordinatorUnavailableError
 from domo.ops.console import complain, console, say
+from domo.remote.which import find_run
 
 FOLLOW_S = 1.0
 """How often `domo events --follow` asks."""
@@ -30,6 +31,8 @@ def show_events(
     """
     seen, away = 0, False
     with Coordinator(server) as coordinator:
+        if wanted.get("run_id"):
+            wanted = {**wanted, "run_id": find_run(coordinator, wanted["run_id"])}
         page = coordinator.events(limit=limit, **wanted)
         while True:
             for event in page:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rich.live import Live
 
-from domo.api.client import DASHBOARD, Coordinator
+from domo.api.client import Coordinator
 from domo.api.schema import (
     ENDED,
     Event,
@@ -21,10 +21,12 @@ from domo.api.schema import (
 from domo.errors import ConfigError, CoordinatorUnavailableError, DeadlineError, DomoError
 from domo.ops.console import complain, console, say
 from domo.ops.exit_codes import DONE, INTERRUPTED, OF_STATES
+from domo.ops.words import counted
 from domo.remote.admin import submit_runs
 from domo.remote.events import show_event
 from domo.remote.tables import stalled
 from domo.remote.watch_view import KEPT_EVENTS, result_line, view
+from domo.remote.which import here
 
 REDRAWS = 4
 """Of the live view, at most so many in a second."""
@@ -163,7 +165,8 @@ def watch(
         else:
             run = _in_lines(watcher)
     except KeyboardInterrupt:
-        complain(f"no longer watching; the run goes on. Again: domo watch {watcher.run_id}")
+        again = here("domo", "watch", watcher.run_id, at=coordinator)
+        complain(f"no longer watching; the run goes on. Again: {again}")
         return INTERRUPTED
     finally:
         watcher.close()
@@ -182,9 +185,7 @@ def submit_and_watch(
     """
     queued = submit_runs(server, path, name, token)
     if not follow:
-        say(
-            f"next: domo watch {queued[0]}" + ("" if server == DASHBOARD else f" --server {server}")
-        )
+        say(f"next: {here('domo', 'watch', queued[0], at=server)}")
         return DONE
     end = None if timeout_s is None else time.monotonic() + timeout_s
     codes = []
@@ -216,7 +217,10 @@ def _in_json(watcher: Watcher) -> RunDetail:
 
 def _in_lines(watcher: Watcher) -> RunDetail:
     run, said, away = watcher.first, time.monotonic(), False
-    say(f"{run.run_id}: {run.method} on {run.task}, {run.num_rounds} rounds; {run.state.lower()}")
+    say(
+        f"{run.run_id}: {run.method} on {run.task}, "
+        f"{counted(run.num_rounds, 'round')}; {run.state.lower()}"
+    )
     first = True
     while run.state not in ENDED:
         seen = watcher.next(1.0)

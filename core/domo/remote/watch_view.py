@@ -11,6 +11,7 @@ from rich.text import Text
 
 from domo.api.schema import Event, RunDetail, SiloStatus
 from domo.ops.console import printable
+from domo.ops.words import counted
 from domo.remote.tables import (
     duration,
     number,
@@ -69,7 +70,7 @@ def _title(run: RunDetail) -> Text:
 def _progress(run: RunDetail, width: int) -> Table:
     rounds = f"round {min(run.rounds_done + 1, run.num_rounds)} of {run.num_rounds}"
     if run.state in ("QUEUED", "WAITING"):
-        rounds = f"{run.num_rounds} rounds"
+        rounds = counted(run.num_rounds, "round")
     elif run.rounds_done == run.num_rounds or run.finished_at:
         rounds = f"{run.rounds_done} of {run.num_rounds} rounds"
     parts = [f"{duration(run.remaining_s)} left" if run.remaining_s and not run.finished_at else ""]

@@ -14,7 +14,6 @@ from domo_server.events.notifier import Changes
 from domo_server.silos.rates import Bucket
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
-from domo_server.store.rows import SiloChanges
 from domo_server.store.store import Store, time_text
 
 log = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ SEEN_S = 60.0
 
 
 class Registry:
-    """Joins silos, and drops and re-admits them as the admin says.
+    """Joins silos; drops them, takes them back and frees names as the admin says.
 
     Args:
         store: Durable metadata.
@@ -122,23 +121,39 @@ class Registry:
             self._queue.current.leave_out(silo_id)
         self._say(kinds.DROPPED, f"{silo_id} is left out by the admin: {reason}", silo_id)
 
-    async def readmit(self, silo_id: str) -> None:
-        """Take a dropped silo back, and let one that is not connected join with a new state folder.
+    async def undrop(self, silo_id: str) -> None:
+        """Take a dropped silo back; its name stays bound to its state folder.
 
         Raises:
-            ConfigError: No such silo.
+            ConfigError: No such silo, or it is not left out.
         """
         await self._known(silo_id)
-        was_dropped = silo_id in self.dropped
-        free = not (was_dropped and self._sessions.is_online(silo_id))  # else it has its folder
-        values: SiloChanges = {"dropped": None}
-        if free:
-            values["readmitted"] = True
-        await asyncio.to_thread(self._store.mark_silo, silo_id, **values)
+        if silo_id not in self.dropped:
+            raise ConfigError(
+                f"{silo_id} is not left out, so there is nothing to take back. If it lost its "
+                "state folder, it is its name that has to be let go: rebind"
+            )
+        await asyncio.to_thread(self._store.mark_silo, silo_id, dropped=None)
         self.dropped.pop(silo_id, None)
-        if was_dropped and self._queue.current is not None:
+        if self._queue.current is not None:
             self._queue.current.take_back(silo_id)
-        self._say(kinds.READMITTED, f"{silo_id} is re-admitted by the admin", silo_id)
+        self._say(kinds.READMITTED, f"{silo_id} is taken back by the admin", silo_id)
+
+    async def rebind(self, silo_id: str) -> None:
+        """Let the next process that joins under a name have it, with whatever state folder.
+
+        Raises:
+            ConfigError: No such silo, or it is connected, and so has its state folder.
+        """
+        await self._known(silo_id)
+        if self._sessions.is_online(silo_id):
+            raise ConfigError(
+                f"{silo_id} is connected now, so its state folder is not lost. Where another "
+                "machine is to have the name, stop the domo-client that has it first"
+            )
+        await asyncio.to_thread(self._store.mark_silo, silo_id, readmitted=True)
+        text = f"the name {silo_id} is free for one state folder that is new, says the admin"
+        self._say(kinds.REBOUND, text, silo_id)
 
     async def _known(self, silo_id: str) -> None:
         if await asyncio.to_thread(self._store.silo, silo_id) is None:

@@ -138,23 +138,34 @@ def _add_silo_routes(
         tags=["silos"],
     )
     async def drop(silo_id: str, request: Request) -> SiloStatus:
-        """Leave a silo out, from the round that is open on, until it is re-admitted."""
+        """Leave a silo out, from the round that is open on, until `undrop`."""
         reason = await read_reason(request)
         return await change(silo_id, lambda: control.drop(silo_id, reason))
 
-    @router.post(
-        "/silos/{silo_id}/readmit",
-        dependencies=guarded,
-        responses=answer(examples.SILO) | silo_errors(401, 403, 404, 409, 422),
-        openapi_extra={"security": _SECURITY},
-        tags=["silos"],
-    )
-    async def readmit(silo_id: str) -> SiloStatus:
-        """Take a dropped silo back from the next round on.
+    plain: dict[str, Any] = {
+        "dependencies": guarded,
+        "responses": answer(examples.SILO) | silo_errors(401, 403, 404, 409, 422),
+        "openapi_extra": {"security": _SECURITY},
+        "tags": ["silos"],
+    }
 
-        A silo that lost its state folder may join again with a new one, too.
+    @router.post("/silos/{silo_id}/undrop", **plain)
+    async def undrop(silo_id: str) -> SiloStatus:
+        """Take a dropped silo back from the next round on; its name stays bound to its folder."""
+        return await change(silo_id, lambda: control.undrop(silo_id))
+
+    @router.post("/silos/{silo_id}/readmit", **plain, deprecated=True)
+    async def readmit(silo_id: str) -> SiloStatus:
+        """The older name of `undrop`."""
+        return await change(silo_id, lambda: control.undrop(silo_id))
+
+    @router.post("/silos/{silo_id}/rebind", **plain)
+    async def rebind(silo_id: str) -> SiloStatus:
+        """Let the next process that joins under this name have it, with a state folder of its own.
+
+        For a silo that lost its state folder. Whoever joins first has the name, and keeps it.
         """
-        return await change(silo_id, lambda: control.readmit(silo_id))
+        return await change(silo_id, lambda: control.rebind(silo_id))
 
 
 async def read_config(request: Request) -> dict[str, Any]:

@@ -22,7 +22,13 @@ BURST = 60
 PER_MINUTE = 10
 """And on average. What is above is counted, and said once a minute."""
 TELL_S = 60.0
-NOT_CAUSED = (kinds.DROPPED, kinds.READMITTED, kinds.CERTIFICATE, kinds.LEFT_OUT)
+NOT_CAUSED = (
+    kinds.DROPPED,
+    kinds.READMITTED,
+    kinds.REBOUND,
+    kinds.CERTIFICATE,
+    kinds.LEFT_OUT,
+)
 """Events of a silo that no silo causes: the admin does, or they are said once."""
 FLUSH_S = 1.0
 """How long who asks for events waits for those that are still being recorded."""

@@ -47,6 +47,7 @@ DECLINED = _kind("declined", "problem", "yellow")
 ENROLLED = _kind("enrolled")
 DROPPED = _kind("dropped", colour="yellow")
 READMITTED = _kind("readmitted")
+REBOUND = _kind("rebound", colour="yellow")
 
 # updates
 REFUSED = _kind("refused", "problem", "red")

@@ -113,7 +113,7 @@ class Participants:
             self._reckon()
 
     def take_back(self, silo_id: str) -> None:
-        """A silo was re-admitted: from the next round on, or now where nobody is left."""
+        """A silo was taken back: from the next round on, or now where nobody is left."""
         if not self.sampled and silo_id in self._chosen:
             self.sampled = [silo_id]
 
@@ -163,7 +163,7 @@ class Participants:
             if silo_id in self._dropped:
                 reasons[silo_id] = f"dropped by the admin: {self._dropped[silo_id]}"
             elif silo_id not in self.sampled:
-                reasons[silo_id] = "re-admitted after this round had begun"
+                reasons[silo_id] = "taken back after this round had begun"
             else:
                 online = self._sessions.is_online(silo_id)
                 late = "no update in time" if online else "not connected"

@@ -14,7 +14,7 @@ MAX_SAMPLES = 10**12
 """More samples than this at one silo are a mistake, or a lie."""
 MAX_STEPS = 2**31 - 1
 """Local steps that a round can ask for."""
-NOBODY = "every silo of this round is left out; re-admit one, or stop the run"
+NOBODY = "every silo of this round is left out; take one back (undrop), or stop the run"
 
 
 class Roster:

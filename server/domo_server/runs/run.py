@@ -289,7 +289,7 @@ class Run:
         self.changes.assigned(silo_id)  # who is in the round
 
     def take_back(self, silo_id: str) -> None:
-        """A silo was re-admitted: from the next round on, or now where nobody is left."""
+        """A silo was taken back: from the next round on, or now where nobody is left."""
         self.participants.take_back(silo_id)
         self.changes.assigned(silo_id)  # who is in the round
 

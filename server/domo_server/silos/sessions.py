@@ -2,7 +2,7 @@
 
 A silo is its name and the random instance id in its state folder. The same instance may come back
 at once and replaces its old session; another instance under the same name is refused, while the
-lease lives and afterwards, until an admin re-admits the silo.
+lease lives and afterwards, until an admin lets the name go (`rebind`).
 """
 
 import secrets
@@ -66,7 +66,7 @@ class Sessions:
             silo_id: The silo's name.
             instance_id: From its state folder.
             known_instance: The instance that the database has under this name; None: a new name,
-                or one that an admin has re-admitted.
+                or one that an admin has let go.
             role: `trainer` or `evaluator`.
             device: What it trains on, in words.
             software_version: Its domo version.
@@ -79,7 +79,7 @@ class Sessions:
                 f"the name {silo_id!r} is taken by another silo"
                 + (", which is connected now" if self.is_online(silo_id) else "")
                 + ". Give this one another --name; or, if its state folder was lost, ask the "
-                f"coordinator's admin to run: domo-server readmit {silo_id}"
+                f"coordinator's admin to run: domo rebind {silo_id}"
             )
         old = self._by_silo.get(silo_id)
         session = Session(

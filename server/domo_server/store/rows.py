@@ -186,7 +186,7 @@ class SiloRow:
         software_version: Of its domo.
         first_seen: When it first joined.
         last_seen: When it was last heard of, to a minute or so.
-        readmitted: Whether it may join with another state folder once.
+        readmitted: Whether its name is free for another state folder, once.
         dropped: Why an admin has left it out; None: it takes part.
     """
 

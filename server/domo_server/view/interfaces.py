@@ -109,20 +109,26 @@ class Control(Protocol):
         ...
 
     async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
-        """Leave a silo out, from the round that is open on, until it is re-admitted.
+        """Leave a silo out, from the round that is open on, until `undrop`.
 
         Raises:
             ConfigError: No such silo, or it is out already.
         """
         ...
 
-    async def readmit(self, silo_id: str) -> SiloStatus:
-        """Take a dropped silo back; or let a silo join again with a new state folder.
-
-        A dropped silo takes part from the next round on.
+    async def undrop(self, silo_id: str) -> SiloStatus:
+        """Take a dropped silo back, from the next round on.
 
         Raises:
-            ConfigError: No such silo.
+            ConfigError: No such silo, or it is not left out.
+        """
+        ...
+
+    async def rebind(self, silo_id: str) -> SiloStatus:
+        """Let the next process that joins under a silo's name have it: its state folder was lost.
+
+        Raises:
+            ConfigError: No such silo, or it is connected.
         """
         ...
 

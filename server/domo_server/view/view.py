@@ -276,9 +276,14 @@ class CoordinatorView:
         await self._c.registry.drop(silo_id, reason)
         return await self._silo(silo_id)
 
-    async def readmit(self, silo_id: str) -> SiloStatus:
+    async def undrop(self, silo_id: str) -> SiloStatus:
         """Take a silo back."""
-        await self._c.registry.readmit(silo_id)
+        await self._c.registry.undrop(silo_id)
+        return await self._silo(silo_id)
+
+    async def rebind(self, silo_id: str) -> SiloStatus:
+        """Free a silo's name."""
+        await self._c.registry.rebind(silo_id)
         return await self._silo(silo_id)
 
     async def _silo(self, silo_id: str) -> SiloStatus:

@@ -50,6 +50,7 @@ class Federation:
                 ],
             )
         ]
+        self.rebound: list[str] = []
         self.silo_list = [SiloStatus(silo_id="site-a", phase="idle", loss=float("nan"))]
         self.event_list = [
             Event(event_id=i, at="2026-01-05T09:00:00Z", kind="note", text=f"event {i}")
@@ -193,8 +194,15 @@ class Federation:
             raise ConfigError(f"{silo_id} is out already")
         return self._change_silo(silo_id, reason)
 
-    async def readmit(self, silo_id: str) -> SiloStatus:
+    async def undrop(self, silo_id: str) -> SiloStatus:
+        if any(s.silo_id == silo_id and s.dropped is None for s in self.silo_list):
+            raise ConfigError(f"{silo_id} is not left out")
         return self._change_silo(silo_id, None)
+
+    async def rebind(self, silo_id: str) -> SiloStatus:
+        (silo,) = (s for s in self.silo_list if s.silo_id == silo_id)
+        self.rebound.append(silo_id)
+        return silo
 
     async def _move(self, run_id: str, before: RunState, after: RunState) -> RunSummary:
         run = await self.run(run_id)

@@ -1,4 +1,4 @@
-// What only the admin may do, each asked back: pause, resume, stop a run; drop, re-admit a silo.
+// What only the admin may do, each asked back: pause, resume, stop a run; drop a silo, take it back.
 
 import { ask } from "./ask.js";
 import { getJson, h, setAttr } from "./dom.js";
@@ -48,7 +48,7 @@ export function askSilo(silo) {
   if (silo.dropped == null) {
     ask({
       title: `Drop ${silo.silo_id}?`,
-      text: "It is left out from the round that is open on, until you re-admit it. Its part in " +
+      text: "It is left out from the round that is open on, until you take it back. Its part in " +
         "earlier rounds stays.",
       action: "Drop silo",
       danger: true,
@@ -57,10 +57,10 @@ export function askSilo(silo) {
     });
   } else {
     ask({
-      title: `Re-admit ${silo.silo_id}?`,
+      title: `Take ${silo.silo_id} back?`,
       text: "It takes part again from the next round on.",
-      action: "Re-admit",
-      act: () => postSilo(silo, "readmit"),
+      action: "Take back",
+      act: () => postSilo(silo, "undrop"),
     });
   }
 }

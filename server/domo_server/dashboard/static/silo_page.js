@@ -168,8 +168,8 @@ export class SiloPage {
     setText(this.phase, phase);
     setAttr(this.phase, "data-phase", phase);
     setText(this.said, `${id}: ${phase}`);
-    setText(this.act, isOut ? "Re-admit" : "Drop");
-    setAttr(this.act, "aria-label", `${isOut ? "Re-admit" : "Drop"} ${id}`);
+    setText(this.act, isOut ? "Take back" : "Drop");
+    setAttr(this.act, "aria-label", `${isOut ? "Take back" : "Drop"} ${id}`);
     setAttr(this.act, "class", `admin-only ${isOut ? "primary" : "quiet danger"}`);
     this.dropped.hidden = !isOut;
     setText(this.dropped, `Left out by the admin: ${silo.dropped}`);

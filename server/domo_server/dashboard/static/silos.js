@@ -104,9 +104,9 @@ function update(card, silo, { run, elapsed, isMany }) {
   setText(part.out, flowWords(silo.bytes_sent, isOff ? 0 : silo.sent_per_s));
   part.dropped.hidden = !isOut;
   setText(part.dropped, `Left out by the admin${silo.dropped ? `: ${silo.dropped}` : ""}`);
-  setText(part.act, isOut ? "Re-admit" : "Drop");
+  setText(part.act, isOut ? "Take back" : "Drop");
   setAttr(part.act, "class", isOut ? "quiet" : "quiet danger");
-  setAttr(part.act, "aria-label", `${isOut ? "Re-admit" : "Drop"} ${silo.silo_id}`);
+  setAttr(part.act, "aria-label", `${isOut ? "Take back" : "Drop"} ${silo.silo_id}`);
   part.error.hidden = !silo.error;
   setText(part.error, silo.error ?? "");
   setAttr(part.error, "title", silo.error);

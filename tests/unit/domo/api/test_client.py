@@ -62,11 +62,12 @@ def test_changing(there: Coordinator, federation: Federation) -> None:
     assert there.resume(run.run_id).state == "OPEN"
     assert there.stop(run.run_id).state == "STOPPED"
     assert there.drop("site-a", "on holiday").dropped == "on holiday"
-    assert there.readmit("site-a").dropped is None
+    assert there.undrop("site-a").dropped is None
+    assert there.rebind("site-a").silo_id == "site-a"
 
 
 def test_refusals(there: Coordinator) -> None:
-    for ask in (there.run, there.rounds, there.stop, there.silo, there.readmit):
+    for ask in (there.run, there.rounds, there.stop, there.silo, there.undrop, there.rebind):
         with pytest.raises(NotFoundError, match=r"no (run|silo) .9 x."):
             ask("9 x")
     with pytest.raises(ConfigError, match="method is missing"):

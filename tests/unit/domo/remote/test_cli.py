@@ -1,20 +1,29 @@
 """The commands that speak to a coordinator, against its real REST over a made-up federation."""
 
+import io
 import json
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from domo.api.schema import Event, RunSummary, SiloStatus
 from domo.commands.main import app
-from domo.errors import CoordinatorUnavailableError
+from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.remote import complete
 from domo.remote import events as remote
+from domo.remote.admin import rebind_silo
+from domo.tasks import TASKS
 from tests.support.played.made_up import Federation
 from tests.support.played.serving import TOKEN, Served, serving
 
@@ -84,11 +93,10 @@ def test_status_says_who_is_left_out_and_why(federation: Federation) -> None:
     assert body["runs"][0]["run_id"] == "1-fedavg"
 
 
-@pytest.mark.usefixtures("server")
-def test_pause_resume_and_stop(federation: Federation) -> None:
+def test_pause_resume_and_stop(server: str, federation: Federation) -> None:
     assert domo("pause", "1-fedavg").splitlines() == [
         "1-fedavg: paused",
-        "next: domo resume 1-fedavg",
+        f"next: domo resume 1-fedavg --server {server}",
     ]
     assert federation.run_list[0].state == "PAUSED"
     assert " paused " in domo("status")
@@ -115,26 +123,122 @@ def test_a_stop_that_waits_for_the_round_that_closes(
 
 
 @pytest.mark.usefixtures("server")
-def test_drop_and_readmit(federation: Federation) -> None:
+def test_drop_and_undrop(server: str, federation: Federation) -> None:
     assert domo("drop", "site-b", "--reason", "on holiday").splitlines() == [
         "site-b is left out: on holiday",
-        "next: domo readmit site-b takes it back",
+        f"next: domo undrop site-b --server {server} takes it back",
     ]
     assert federation.silo_list[1].dropped == "on holiday"
     assert refused(2, "drop", "site-b") == "site-b is out already"
-    assert domo("readmit", "site-b") == "site-b takes part again from the next round on\n"
+    assert domo("undrop", "site-b") == "site-b takes part again from the next round on\n"
     assert federation.silo_list[1].dropped is None
-    assert domo("readmit", "site-b").startswith("site-b may join again, with any state folder")
+    assert refused(2, "undrop", "site-b") == "site-b is not left out"
+    assert federation.rebound == []
     assert domo("drop", "site-a").splitlines()[0] == "site-a is left out"
-    for what in ("drop", "readmit"):
+    for what in ("drop", "undrop", "rebind"):
         assert refused(6, what, "site-x").startswith("no silo 'site-x'")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_name_is_let_go_by_a_command_of_its_own_that_asks_back(federation: Federation) -> None:
+    """`undrop` takes back, `rebind` gives the name's protection up; neither does the other's."""
+    assert "give --yes" in refused(2, "rebind", "site-a")
+    assert federation.rebound == []
+    assert domo("rebind", "site-a", "--yes") == (
+        "the name site-a is free for one other state folder; start its domo-client\n"
+    )
+    assert federation.rebound == ["site-a"]
+    domo("drop", "site-b", "--reason", "lost")
+    assert "it is left out still (lost): domo undrop site-b" in domo("rebind", "site-b", "-y")
+    told = refused(2, "readmit", "site-a")
+    assert "domo undrop site-a: takes back" in told
+    assert "domo rebind site-a: lets its name" in told
+    assert federation.rebound == ["site-a", "site-b"]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("y\n", True), ("yes\n", True), ("", False)])
+def test_only_a_yes_is_a_yes(
+    typed: str, meant: bool, server: str, federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = io.StringIO(typed or "\n")
+    answers.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("domo.ops.console.sys", SimpleNamespace(stdin=answers))
+    if meant:
+        rebind_silo(server, "site-a", TOKEN, sure=False)
+    else:
+        with pytest.raises(ConfigError, match="nothing was changed"):
+            rebind_silo(server, "site-a", TOKEN, sure=False)
+    assert federation.rebound == (["site-a"] if meant else [])
+
+
+def several_of_a_name(federation: Federation) -> None:
+    first = federation.run_list[0]
+    for number, name in ((2, "chest"), (3, "brain"), (12, "chest"), (13, "3")):
+        fields = {"run_id": f"{number}-{name}", "name": name}
+        federation.run_list.insert(0, first.model_copy(update=fields))
+
+
+@pytest.mark.usefixtures("server")
+def test_a_run_is_meant_by_its_number_its_name_or_both(federation: Federation) -> None:
+    several_of_a_name(federation)
+    for meant in ("1", "fedavg", "1-fedavg"):
+        assert domo("run", meant, "--json") == domo("run", "1-fedavg", "--json")
+        assert domo("events", "--run", meant) == domo("events", "--run", "1-fedavg")
+        assert domo("pause", meant).startswith("1-fedavg: paused")
+        assert domo("resume", meant).startswith("1-fedavg: goes on")
+    columns = domo("compare", "2", "brain", "--json")
+    assert [run["run_id"] for run in json.loads(columns)] == ["2-chest", "3-brain"]
+    assert domo("stop", "brain") == "3-brain: stopping\n"
+    told = refused(2, "stop", "chest")
+    assert told == "chest may be 2 runs: 12-chest, 2-chest. Give the number and the name"
+    assert refused(2, "run", "3") == "3 may be 2 runs: 13-3, 3-brain. Give the number and the name"
+    assert refused(6, "run", "4").startswith("no run '4'. The newest are 13-3, 12-chest")
+
+
+def tab(function: Any, incomplete: str, **flags: str) -> list[str]:
+    context = typer.Context(get_command(app))
+    context.params = flags
+    return [found[0] for found in function(context, incomplete)]
+
+
+def test_tab_proposes_runs_and_silos_of_the_coordinator(
+    server: str, federation: Federation
+) -> None:
+    several_of_a_name(federation)
+    assert tab(complete.runs, "1") == ["13-3", "12-chest", "1-fedavg"]
+    assert tab(complete.runs, "fed") == ["fedavg"]
+    assert tab(complete.runs, "chest") == []  # it would name two
+    assert tab(complete.silos, "site-") == ["site-a", "site-b"]
+    assert tab(complete.silos, "", server=server) == ["site-a", "site-b"]
+
+
+def test_tab_says_nothing_where_nobody_answers(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as mute:  # takes connections, and never says a word
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        monkeypatch.setenv("DOMO_SERVER", f"http://127.0.0.1:{mute.getsockname()[1]}")
+        began = time.monotonic()
+        assert tab(complete.runs, "") == []
+        assert time.monotonic() - began < 5
+    monkeypatch.setenv("DOMO_SERVER", "no address")
+    assert tab(complete.silos, "") == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_tab_knows_methods_and_tasks() -> None:
+    assert complete.methods("fedavgs") == ["FedAvgSM", "FedAvgSLM", "FedAvgSLM-Z"]
+    assert "DiLoCo-outer" in complete.methods("")
+    assert complete.tasks("cifar100") == ["cifar100-vgg16", "cifar100-resnet56"]
+    assert set(complete.TASKS) == set(TASKS)
 
 
 def test_only_the_admin_changes_anything(
     server: str, federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = [("pause", "1-fedavg"), ("resume", "1-fedavg"), ("stop", "1-fedavg")]
-    changes += [("drop", "site-a"), ("readmit", "site-a")]
+    changes += [("drop", "site-a"), ("undrop", "site-a"), ("rebind", "site-a", "-y")]
     monkeypatch.setenv("DOMO_ADMIN_TOKEN", "another")
     for words in changes:
         assert refused(1, *words).startswith("only the admin may do this")
@@ -163,7 +267,7 @@ def test_events_filtered_and_for_scripts() -> None:
     assert domo("events", "--run", "1-fedavg").splitlines() == [lines[0], lines[2]]
     assert domo("events", "--silo", "site-a").splitlines() == [lines[1]]
     assert domo("events", "--kind", "joined", "--kind", "refused").splitlines() == lines[1:]
-    assert domo("events", "--run", "9-none") == ""
+    assert refused(6, "events", "--run", "9-none").startswith("no run '9-none'")
     told = [json.loads(line) for line in domo("events", "--json").splitlines()]
     assert [event["event_id"] for event in told] == [1, 2, 3]
     assert told[2]["silo_id"] == "site-b"
@@ -212,7 +316,7 @@ def test_nobody_there_and_a_coordinator_that_cannot(
     assert refused(5, "status") == "the store is busy. Try again in a moment."
     assert "there is nothing here" in refused(6, "status", "--server", f"{server}/elsewhere")
     monkeypatch.setenv("DOMO_SERVER", "http://127.0.0.1:1")
-    for words in (("status",), ("events",), ("pause", "1-fedavg"), ("readmit", "site-a")):
+    for words in (("status",), ("events",), ("pause", "1-fedavg"), ("undrop", "site-a")):
         assert refused(5, *words).startswith("no coordinator's REST at http://127.0.0.1:1: ")
 
 

@@ -69,7 +69,7 @@ def test_and_afterwards_too(left: bool, sessions: Sessions, clock: Clock) -> Non
     with pytest.raises(SiloConflictError) as caught:
         join(sessions, "i2", "i1")
     assert "connected now" not in str(caught.value)
-    assert "domo-server readmit site-a" in str(caught.value)
+    assert "domo rebind site-a" in str(caught.value)
 
 
 def test_a_name_from_before_a_restart_is_kept_for_its_instance(sessions: Sessions) -> None:
@@ -78,7 +78,7 @@ def test_a_name_from_before_a_restart_is_kept_for_its_instance(sessions: Session
     assert join(sessions, "i1", "i1").silo_id == "site-a"
 
 
-def test_a_readmitted_silo_comes_with_a_new_instance(sessions: Sessions) -> None:
+def test_a_silo_whose_name_was_let_go_comes_with_a_new_instance(sessions: Sessions) -> None:
     """`known_instance` is None then: the coordinator has forgotten the old one."""
     old = join(sessions, "i1", None)
     new = join(sessions, "i2", None)
