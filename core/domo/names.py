@@ -30,3 +30,22 @@ def is_task(text: str) -> bool:
 def plain(text: str) -> str:
     """A text as a part of a file's name or of a URL: what has no place there becomes `-`."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)
+
+
+def shown(path: object) -> str:
+    r"""A path or a name in one line that every screen and every wire takes.
+
+    A file may be called anything: bytes that are no UTF-8 and characters that do not print are
+    escaped, as in `Jos\xe9.png` and `a\nb.png`.
+    """
+    text = str(path)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(c: str) -> str:
+    byte = ord(c) - 0xDC00  # how Python keeps a byte that is no UTF-8
+    if 0x80 <= byte <= 0xFF:
+        return f"\\x{byte:02x}"
+    return c.encode("unicode_escape", "backslashreplace").decode()

@@ -20,7 +20,9 @@ from domo.tasks.array_task import ArrayTask
 from domo.tasks.arrays import check_folder, write_arrays
 from domo.tasks.base import ArrayDataset, Shard, Task
 from domo.tasks.image_task import ImageTask
-from domo.tasks.images import Part, class_names, image_files, progress
+from domo.tasks.images.finding import class_names, image_files
+from domo.tasks.images.folders import Part
+from domo.tasks.images.reading import progress
 from domo.tasks.shards import eval_split, similarity_split
 
 __all__ = ["similarity_split", "split_data", "write_silo_folders"]
@@ -98,7 +100,7 @@ def _write_part(
     if task.reads_images(root):
         check_folder(root, task.data_hint)
         names = class_names(root, task.classes, task.num_classes)
-        files = image_files(root, part, names)
+        files = image_files(root, part, names).files
         labels = torch.tensor([f.label for f in files], dtype=torch.int64)
     else:
         data = task.whole(root, part)

@@ -67,17 +67,25 @@ class Public(NamedTuple):
 
 
 class PixelDataset(ArrayDataset):
-    """Images kept as bytes; items are standardised float32.
+    """Images kept as they were read; items are standardised float32.
 
     Args:
-        pixels: Shape (N, C, H, W), uint8.
+        pixels: Shape (N, C, H, W), uint8, or float32 in 0..255.
         labels: Shape (N,), int64.
         mean: For each channel, in units of the pixel range 0..1.
         std: For each channel, in the same units.
+
+    Attributes:
+        classes: Names of the labels; empty where they are not known.
+        facts: What was read, for people.
+        notes: What should be known of it.
     """
 
     def __init__(self, pixels: Tensor, labels: Tensor, mean: Sequence[float], std: Sequence[float]):
         super().__init__(pixels, labels)
+        self.classes: Sequence[str] = ()
+        self.facts: Sequence[str] = ()
+        self.notes: Sequence[str] = ()
         self.mean = 255 * torch.tensor(mean).view(-1, 1, 1)
         self.std = 255 * torch.tensor(std).view(-1, 1, 1)
 

@@ -11,11 +11,14 @@ from torch import nn
 from domo.errors import DataError, TaskError
 from domo.inputs.form import InputForm
 from domo.inputs.images import ImageSettings
+from domo.names import shown
 from domo.tasks.arrays import check_folder
 from domo.tasks.augment import Augment
 from domo.tasks.base import ArrayDataset, Shard, Task, classification_sums, cross_entropy_loss
 from domo.tasks.datasets import PixelDataset, Public, Statistics
-from domo.tasks.images import Part, class_names, decode, image_files, is_image_tree
+from domo.tasks.images.finding import class_names, image_files
+from domo.tasks.images.folders import Part, is_image_tree
+from domo.tasks.images.reading import read
 from domo.tasks.shards import eval_shard, train_shard
 
 logger = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ class ImageTask:
             self.images.shape,
             channels="RGB" if self.images.channels == 3 else "L",
             aspect=self.images.aspect,
+            value_range=self.images.range,
             mean=self.statistics.mean,
             std=self.statistics.std,
         )
@@ -133,7 +137,14 @@ def _read_images(
     images: ImageSettings,
 ) -> PixelDataset:
     names = class_names(root, classes, num_classes)
-    return PixelDataset(*decode(image_files(root, part, names), images), *statistics)
+    found = image_files(root, part, names)
+    where = shown(found.folder)
+    made = read(found.files, images, where)
+    for note in made.notes:
+        logger.warning("%s", note)
+    data = PixelDataset(made.pixels, made.labels, *statistics)
+    data.classes, data.facts, data.notes = names, made.facts, found.notes + made.notes
+    return data
 
 
 _read_images_once = lru_cache(maxsize=4)(_read_images)

@@ -429,7 +429,9 @@ def test_a_folder_one_level_too_high_is_recognised(tmp_path):
 def test_no_images_and_broken_images(tmp_path):
     task = load_task("cifar10-cnn")
     (tmp_path / "train" / "cat").mkdir(parents=True)
-    with pytest.raises(TaskError, match=r"no images in .*train/CLASS/; files ending in bmp"):
+    with pytest.raises(
+        TaskError, match=r"no images in .*train/CLASS/; files ending in apng, avif, bmp"
+    ):
         task.train_data(tmp_path, None)
     (tmp_path / "train" / "cat" / "bad.png").write_bytes(b"not an image")
     with pytest.raises(TaskError, match=r"bad\.png cannot be read as an image"):
@@ -442,11 +444,11 @@ def test_cifar_shards_are_read_from_an_image_folder_once(tmp_path, monkeypatch):
     opened: list[Path] = []
     real = Image.open
 
-    def spy(path):
+    def spy(path, **kwargs):
         opened.append(path)
-        return real(path)
+        return real(path, **kwargs)
 
-    monkeypatch.setattr("domo.tasks.images.Image.open", spy)
+    monkeypatch.setattr("domo.tasks.images.decoding.Image.open", spy)
     parts = [load_task("cifar10-cnn").train_data(tmp_path, Shard(i, 2, 0.0)) for i in range(2)]
     assert [p.labels.tolist() for p in parts] == [[3] * 4, [5] * 4]
     assert len(opened) == 8

@@ -1,0 +1,218 @@
+"""One image file, decoded with its full range: 8 bits as they are, more bits as numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageCms
+
+from domo.inputs.images import ImageSettings
+from domo.tasks.images import dicom
+from domo.tasks.images.kinds import suffix_of
+
+FORMATS = ("PNG", "JPEG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "AVIF", "PPM", "JPEG2000")
+"""What is decoded, whatever a file is called; some others would start other programs."""
+SUFFIXES = {
+    "PNG": {".png", ".apng"},
+    "JPEG": {".jpg", ".jpeg", ".jpe", ".jfif", ".pjp", ".pjpeg"},
+    "MPO": {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"},
+    "BMP": {".bmp", ".dib"},
+    "DIB": {".bmp", ".dib"},
+    "GIF": {".gif"},
+    "TIFF": {".tif", ".tiff"},
+    "WEBP": {".webp"},
+    "AVIF": {".avif"},
+    "PPM": {".pbm", ".pgm", ".ppm", ".pnm", ".pfm"},
+    "JPEG2000": {".jp2", ".j2k"},
+}
+BYTES, WORDS = (0.0, 255.0), (0.0, 65535.0)
+ORIENTATION = 0x0112
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What brings an image upright, by its EXIF orientation."""
+WHITE_IS_ZERO = 0
+PHOTOMETRIC = 262
+"""TIFF's tag for what 0 means."""
+FIRST_FRAME = "have several pages or frames: the first one was read"
+ON_WHITE = "have transparent parts: laid on white"
+TURNED = "were turned upright as their EXIF says"
+MISNAMED = "are of another kind than their name says: read by their content"
+UPPER_BITS = "are colour TIFFs of 16 bits: their upper 8 bits were read"
+
+
+class NotReadError(ValueError):
+    """Why a file is refused, in words."""
+
+
+class NoImageError(ValueError):
+    """A file of a kind that is read has no image in it: it is left out."""
+
+
+@dataclass(slots=True)
+class Decoded:
+    """An image as its file has it.
+
+    Attributes:
+        bands: One image of numbers for each channel, 1 or 3 of them; or one 8-bit image, L or RGB.
+        depth: What its numbers are, for people.
+        bounds: The least and the largest that they could be; None: not known.
+        low: The least of them.
+        high: The largest of them.
+        inverted: Its least number is white.
+        notes: What was done that is to be said.
+    """
+
+    bands: Sequence[Image.Image]
+    depth: str
+    bounds: tuple[float, float] | None
+    low: float
+    high: float
+    inverted: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.bands[0].size
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one 8-bit image."""
+        return self.bands[0].mode in ("L", "RGB")
+
+
+def decode(path: Path, images: ImageSettings) -> Decoded:
+    """Read a file.
+
+    Raises:
+        NotReadError: It is not read; says why.
+        NoImageError: There is no image in it.
+        Exception: Whatever a decoder raises on a file that is damaged.
+    """
+    if dicom.is_dicom(path):
+        return _of_dicom(path)
+    with Image.open(path, formats=FORMATS) as image:
+        notes = []
+        if getattr(image, "is_animated", False) and image.format != "MPO":
+            notes.append(FIRST_FRAME)
+        if suffix_of(path.name) not in SUFFIXES.get(image.format or "", ()):
+            notes.append(MISNAMED)
+        decoded = _decoded(image, path, images)
+        if turn := TURNS.get(_orientation(image)):
+            decoded.bands = [band.transpose(turn) for band in decoded.bands]
+            notes.append(TURNED)
+    decoded.notes += notes
+    return decoded
+
+
+def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
+    mode, raw = image.mode, _raw_mode(image)
+    if mode.startswith("I;16"):
+        white_is_zero = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
+        return _numbers(np.asarray(image), "16 bits", WORDS, white_is_zero)
+    if mode == "I" and image.format in ("PNG", "PPM"):
+        return _numbers(np.asarray(image), "16 bits", WORDS)
+    if mode == "I":
+        return _numbers(np.asarray(image), "signed or 32-bit integers", None)
+    if mode == "F":
+        return _numbers(np.asarray(image), "floats", None)
+    if ";16" in raw and mode in ("RGB", "RGBA", "LA", "RGBX"):
+        return _deep_colour(image, path)
+    return _bytes(image, "L" if images.channels == 1 else "RGB")
+
+
+def _raw_mode(image: Image.Image) -> str:
+    """How the file has its pixels, where that is more than the image's mode can hold."""
+    tile: Any = getattr(image, "tile", None)
+    args = tile[0][3] if tile else ""
+    return str(args[0] if isinstance(args, tuple) and args else args)
+
+
+def _bytes(image: Image.Image, mode: str) -> Decoded:
+    """An image of at most 8 bits a channel, as L or RGB."""
+    notes = []
+    if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        image = clear.convert("RGB")
+        alpha = clear.getchannel("A")
+        if alpha.getextrema() != (255, 255):
+            white = Image.new("RGB", image.size, (255, 255, 255))
+            image = Image.composite(image, white, alpha)
+            notes.append(ON_WHITE)
+    elif image.mode == "LAB":
+        lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+        turned = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
+        assert turned is not None
+        image = turned
+    elif image.mode not in ("L", "RGB", "1", "P"):
+        image = image.convert("RGB")
+    if image.mode != mode:
+        image = image.convert(mode)
+    image.load()
+    ends: Any = image.getextrema()
+    low, high = ends if mode == "L" else (min(e[0] for e in ends), max(e[1] for e in ends))
+    return Decoded([image], "8 bits", BYTES, low, high, notes=notes)
+
+
+def _deep_colour(image: Image.Image, path: Path) -> Decoded:
+    """Colour of 16 bits a channel, of which Pillow keeps 8."""
+    if image.format == "PNG":
+        from torchvision.io import ImageReadMode, decode_png, read_file
+
+        mode = ImageReadMode.RGB if image.mode != "LA" else ImageReadMode.GRAY
+        if image.mode in ("LA", "RGBA") and image.getchannel("A").getextrema() != (255, 255):
+            raise NotReadError("it has 16 bits a channel and transparent parts: save it without")
+        pixels = decode_png(read_file(str(path)), mode).numpy()
+        return _numbers(pixels.transpose(1, 2, 0), "16 bits", WORDS)
+    if image.mode != "RGB":
+        raise NotReadError("it has 16 bits a channel and an alpha channel: save it without")
+    upper = np.asarray(image).astype(np.uint16) * 257
+    decoded = _numbers(upper, "16 bits", WORDS)
+    decoded.notes.append(UPPER_BITS)
+    return decoded
+
+
+def _numbers(
+    values: NDArray[Any],
+    depth: str,
+    bounds: tuple[float, float] | None,
+    inverted: bool = False,
+) -> Decoded:
+    """An image of numbers, of shape (H, W) or (H, W, channels)."""
+    if not np.isfinite(values).all():
+        raise NotReadError(
+            f"{np.count_nonzero(~np.isfinite(values)):,} of its {values.size:,} values are not "
+            "finite (NaN or infinite)"
+        )
+    cube = np.atleast_3d(values).astype(np.float32)
+    bands = [Image.fromarray(np.ascontiguousarray(cube[..., c])) for c in range(cube.shape[2])]
+    return Decoded(bands, depth, bounds, float(values.min()), float(values.max()), inverted)
+
+
+def _orientation(image: Image.Image) -> int:
+    if "exif" not in image.info and image.format not in ("TIFF", "MPO", "WEBP", "AVIF"):
+        return 1
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # a damaged EXIF says nothing
+        return 1
+
+
+def _of_dicom(path: Path) -> Decoded:
+    found = dicom.read(path)
+    if found is None:
+        raise NoImageError("DICOM files without pixels")
+    decoded = _numbers(found.values, found.depth, found.bounds, found.inverted)
+    if found.num_frames > 1:
+        decoded.notes.append(FIRST_FRAME)
+    return decoded
