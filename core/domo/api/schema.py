@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domo.api.round_times import ClosedBy, RoundTimes, SiloTimes
+
 RunState = Literal[
     "QUEUED", "WAITING", "OPEN", "CLOSING", "EVALUATING", "PAUSED", "FINISHED", "FAILED", "STOPPED"
 ]
@@ -112,6 +114,7 @@ class RoundRecord(_Frozen):
     opened_at: str | None = None
     closed_at: str | None = None
     duration_s: float | None = None
+    """From its opening to the next model, without pauses."""
     local_lr: float
     reference_steps: float
     """P_ref."""
@@ -122,6 +125,12 @@ class RoundRecord(_Frozen):
     """Weighted mean over the participants."""
     drift: float | None = None
     """Spread of the updates around their mean, relative to it; None until the commit."""
+    closed_by: ClosedBy | None = None
+    """What closed it; None: not known."""
+    closed_by_silo: str | None = None
+    """The silo whose update came last, or that an admin left out."""
+    times: RoundTimes | None = None
+    """Where its time went; None until the commit, and where nobody measured it."""
 
 
 class RunSummary(_Frozen):
@@ -143,8 +152,12 @@ class RunSummary(_Frozen):
     created_at: str
     started_at: str | None = None
     finished_at: str | None = None
+    waiting_s: float | None = None
+    """Seconds from its start until its silos had enrolled; None: not all have."""
+    training_s: float | None = None
+    """Seconds that its rounds took so far: without that wait and pauses; None before the first."""
     remaining_s: float | None = None
-    """Estimate, from the rounds so far."""
+    """Estimate: the rounds to come, by the median of the last ones without what was stalled."""
     complete: bool | None = None
     """Whether every sampled silo contributed to every committed round."""
     stalled: str | None = None
@@ -226,6 +239,8 @@ class SiloRound(_Frozen):
     num_steps: int | None = Field(description="P_k, if it took part.")
     update_norm: float | None
     train_loss: float | None
+    times: SiloTimes | None = Field(None, description="Where its time went in this round.")
+    span_s: float | None = Field(None, description="The round's whole time, pauses included.")
 
 
 class SiloDetail(SiloStatus):

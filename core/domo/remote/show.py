@@ -185,11 +185,15 @@ def compare_runs(
 
 
 def final_numbers(run: RunDetail) -> dict[str, str]:
-    """The newest test numbers of a run, by name, and the time that it took."""
+    """The newest test numbers of a run, by name, and how long it trained and had waited."""
     found = run.metrics[-1].metrics if run.metrics else {}
     names = sorted(found, key=lambda name: name != "accuracy")
     shown = {f"test {n}": percent(found[n]) if n == "accuracy" else number(found[n]) for n in names}
+    if run.training_s is not None:
+        shown["trained for"] = duration(run.training_s)
+    if run.waiting_s is not None:
+        shown["waited for silos"] = duration(run.waiting_s)
     if run.started_at and run.finished_at:
         took = datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)
-        shown["time"] = duration(took.total_seconds())
+        shown["time in all"] = duration(took.total_seconds())
     return shown

@@ -11,13 +11,18 @@ from domo.api.schema import RoundRecord, RunDetail
 from domo_server.dashboard.errors import no_parquet
 
 _ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps", "drift")
+_CLOSED = ("closed_by", "closed_by_silo")
+_TIMES = ("span_s", "collect_s", "fold_s", "commit_s", "paused_s", "stalled_s")
 _ABOUT_SILO = ("weight", "num_steps", "update_norm", "train_loss", "cosine")
-_SILO = ("silo_id", "took_part", "left_out", *_ABOUT_SILO)
+_OF_SILO = ("fetch_at_s", "fetch_s", "test_s", "train_s", "upload_s", "wait_s", "unfinished")
+_TRIED = ("fetch", "train", "upload")
+_TRIES = tuple(f"{work}_tries" for work in _TRIED)
+_SILO = ("silo_id", "took_part", "left_out", *_ABOUT_SILO, *_OF_SILO, *_TRIES)
 FORMAT_VERSION = 1
 """Of the Parquet file."""
-_INTEGERS = ("model_index", "num_steps")
-_TEXTS = ("state", "silo_id", "left_out")
-_TIMES = ("opened_at", "closed_at")
+_INTEGERS = ("model_index", "num_steps", *_TRIES)
+_TEXTS = ("state", "silo_id", "left_out", "unfinished", *_CLOSED)
+_INSTANTS = ("opened_at", "closed_at")
 
 
 def history_csv(run: RunDetail, rounds: Sequence[RoundRecord]) -> str:
@@ -37,7 +42,15 @@ def history_csv(run: RunDetail, rounds: Sequence[RoundRecord]) -> str:
 def columns(run: RunDetail) -> list[str]:
     """The head of the table."""
     tested = sorted({name for point in run.metrics for name in point.metrics})
-    return ["model_index", *(f"test_{n}" for n in tested), *_ROUND, "round_train_loss", *_SILO]
+    return [
+        "model_index",
+        *(f"test_{n}" for n in tested),
+        *_ROUND,
+        "round_train_loss",
+        *_CLOSED,
+        *_TIMES,
+        *_SILO,
+    ]
 
 
 def history_rows(run: RunDetail, rounds: Sequence[RoundRecord]) -> Iterator[dict[str, Any]]:
@@ -51,13 +64,30 @@ def _rows(tested_start: bool, rounds: Sequence[RoundRecord]) -> Iterator[dict[st
     if tested_start:
         yield {"model_index": 0}
     for record in rounds:
-        shared = {name: getattr(record, name) for name in _ROUND}
+        shared = {name: getattr(record, name) for name in (*_ROUND, *_CLOSED)}
         shared |= {"model_index": record.round_index + 1, "round_train_loss": record.train_loss}
+        shared |= {name: getattr(record.times, name, None) for name in _TIMES}
+        told = {p.silo_id for p in record.participants} | {*record.left_out}
         for silo in record.participants:
             own = {name: getattr(silo, name) for name in _ABOUT_SILO}
+            own |= _times_of(record, silo.silo_id)
             yield {**shared, "silo_id": silo.silo_id, "took_part": True, **own}
         for silo_id, why in record.left_out.items():
-            yield {**shared, "silo_id": silo_id, "took_part": False, "left_out": why}
+            own = {"left_out": why, **_times_of(record, silo_id)}
+            yield {**shared, "silo_id": silo_id, "took_part": False, **own}
+        for silo_id in record.times.silos if record.times else ():
+            if silo_id not in told:  # it only tested
+                own = _times_of(record, silo_id)
+                yield {**shared, "silo_id": silo_id, "took_part": False, **own}
+
+
+def _times_of(record: RoundRecord, silo_id: str) -> dict[str, Any]:
+    """Where a silo's time went in a round."""
+    times = record.times.silos.get(silo_id) if record.times else None
+    if times is None:
+        return {}
+    tries = {f"{work}_tries": n for work, n in times.tries.items() if work in _TRIED}
+    return {name: getattr(times, name) for name in _OF_SILO} | tries
 
 
 def _cell(value: Any) -> Any:
@@ -88,7 +118,7 @@ def history_parquet(run: RunDetail, rounds: Sequence[RoundRecord]) -> bytes:
             return pa.int64()
         if name in _TEXTS:
             return pa.string()
-        if name in _TIMES:
+        if name in _INSTANTS:
             return pa.timestamp("ms", tz="UTC")
         return pa.bool_() if name == "took_part" else pa.float64()
 
@@ -102,4 +132,4 @@ def history_parquet(run: RunDetail, rounds: Sequence[RoundRecord]) -> bytes:
 
 
 def _value(name: str, value: Any) -> Any:
-    return datetime.fromisoformat(value) if name in _TIMES and value is not None else value
+    return datetime.fromisoformat(value) if name in _INSTANTS and value is not None else value

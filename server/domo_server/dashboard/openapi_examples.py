@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from domo.api.round_times import RoundTimes, SiloTimes
 from domo.api.schema import (
     Event,
     History,
@@ -60,6 +61,8 @@ SUMMARY = RunSummary(
     loss=1.91,
     created_at="2026-01-05T09:00:00Z",
     started_at="2026-01-05T09:00:02Z",
+    waiting_s=1.0,
+    training_s=2.9,
     remaining_s=31.5,
     complete=True,
 )
@@ -76,6 +79,15 @@ RUN = RunDetail(
     ],
     waiting_for=["site-b"],
 )
+TIMES = RoundTimes(
+    span_s=2.1,
+    collect_s=2.03,
+    fold_s=0.04,
+    silos={
+        s: SiloTimes(fetch_at_s=0.01, fetch_s=0.02, test_s=0.1, train_s=t, upload_s=0.05, wait_s=w)
+        for s, t, w in (("site-a", 1.0, 0.93), ("site-b", 1.85, 0.08))
+    },
+)
 ROUND = RoundRecord(
     round_index=0,
     state="COMMITTED",
@@ -90,6 +102,9 @@ ROUND = RoundRecord(
     ],
     train_loss=2.08,
     drift=0.8,
+    closed_by="silo",
+    closed_by_silo="site-b",
+    times=TIMES,
 )
 RESOURCES = Resources(
     gpu_memory_used_bytes=12_400_000_000,
@@ -163,6 +178,8 @@ SILO_DETAIL = SiloDetail(
             num_steps=12,
             update_norm=3.4,
             train_loss=2.11,
+            times=TIMES.silos["site-b"],
+            span_s=TIMES.span_s,
         )
     ],
     events=[REFUSED],

@@ -50,6 +50,7 @@ class Watch:
     def __init__(self, coordinator: Coordinator, floor_s: float):
         self._c, self._floor_s, self._up_s = coordinator, floor_s, coordinator.clock()
         self._signs = Signs(floor_s)
+        self._looked_at = self._up_s
         self._shown: dict[str, str | None] = {}
         self._away: dict[str, Session] = {}
         self._run: Run | None = None
@@ -108,6 +109,9 @@ class Watch:
             if self._run is None or self._run.run_id != run.run_id:
                 self.stalled = None
             self._run, self._stall = run, Stall(run, self._signs, self._floor_s, self._up_s)
+        if self.stalled is not None:
+            run.participants.times.stalled_s += now - self._looked_at
+        self._looked_at = now
         tested = len(run.receiver.reported.get(run.state.round_index, ()))
         why, at = self._stall.why(), (run.state, len(run.participants.accepted), tested)
         if why is not None:

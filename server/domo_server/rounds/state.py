@@ -108,12 +108,14 @@ class Decision:
         text: Why, in words.
         wait_s: Ask again after this long even if nothing happens; None: only when something does.
         missing: Silos without an update.
+        cause: What closes the round where silos are missing.
     """
 
     action: Literal["close", "wait", "fail"]
     text: str
     wait_s: float | None = None
     missing: Sequence[str] = ()
+    cause: Literal["deadline", "grace", "lost"] | None = None
 
 
 def decide(
@@ -149,8 +151,11 @@ def decide(
     if policy.on_missing == "proceed" and quorum_for_s is not None:
         grace = policy.grace_s - quorum_for_s
         gone = all(s in lost for s in missing)
-        if grace <= 0 or gone or (left is not None and left <= 0):
-            return Decision("close", f"going on without {names}", missing=missing)
+        late = left is not None and left <= 0
+        if grace <= 0 or gone or late:
+            cause: Literal["deadline", "grace", "lost"] = "grace" if grace <= 0 else "lost"
+            text, cause = f"going on without {names}", "deadline" if late else cause
+            return Decision("close", text, missing=missing, cause=cause)
         wait_s = grace if left is None else min(grace, left)
         return Decision("wait", text + f", {wait_s:.0f} s of grace left", wait_s, missing)
     if policy.on_missing == "proceed":

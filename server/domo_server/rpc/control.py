@@ -204,6 +204,8 @@ class FederationServicer(pb_grpc.FederationServicer):
                 run.receiver.note_failure(session.silo_id, request.round_index, text)
         elif session.phase == "training":
             session.error = None
+            if run is not None and request.round_index == run.state.round_index:
+                run.participants.times.seen_training(session.silo_id)
         if run is not None:
             if run.state.ended or run.stop_text is not None:
                 directive = pb.STOP_RUN

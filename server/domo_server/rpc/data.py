@@ -86,8 +86,10 @@ class DataServicer:
             )
             await context.write(again.header().SerializeToString())
             return
+        times = run.participants.times  # of this round, whatever comes while it is sent
         if assignment.action != Action.END:
             run.participants.try_again(session.silo_id)
+            times.fetches(session.silo_id, assignment.evaluate, assignment.action == Action.TRAIN)
         have = set(request.have)
         held = {p.digest: p.num_bytes for p in request.partial}
         starts = {
@@ -113,6 +115,8 @@ class DataServicer:
                 progress.made()
                 session.last_seen = max(session.last_seen, run.clock())  # a slow link is alive
                 session.frames += 1
+        if assignment.action != Action.END:
+            times.fetched(session.silo_id)
 
     @answers
     async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:

@@ -103,7 +103,8 @@ class RunLoop:
                 return
             await run.changes.loops.changed(1.0)
         run.roster.freeze(silo_ids)
-        values: RunChanges = {"state": "OPEN", "roster": silo_ids, "detail": ""}
+        began: RunChanges = {"began_at": now_text()}
+        values: RunChanges = {"state": "OPEN", "roster": silo_ids, "detail": "", **began}
         await self._durably(lambda: run.store.update_run(run.run_id, **values))
         run.open_round()
         run.move(Signal.ROSTER_FROZEN)
@@ -143,6 +144,7 @@ class RunLoop:
         run = self._run
         if run.pause_wanted:
             self._paused_at = run.clock()
+            run.participants.times.paused()
             await run.settle()
             run.move(Signal.PAUSE)
             run.say(kinds.PAUSED, f"paused in round {run.state.round_index + 1}")
@@ -156,8 +158,9 @@ class RunLoop:
         """Record the set, sum it, write the checkpoint, commit."""
         run, r = self._run, self._run.state.round_index
         config, counters, opened_at = run.config, run.events.counters, run.participants.opened_at
-        made = None
+        made, times = None, run.participants.times
         if run.state.phase is Phase.OPEN:
+            times.fixed()
             counters.phase("collecting", run.clock() - opened_at)
             made = self._set()  # here, as it is now: what is stored later must not change
             run.move(Signal.QUORUM)
@@ -168,10 +171,12 @@ class RunLoop:
         record = await self._durably(self._record, made)
         run.waits_for(f"summing {len(record.participants)} updates")
         begun = run.clock()
+        times.folding()
         following, aligned = await self._sum(record)
         counters.phase("summing", run.clock() - begun)
         parts = zip(record.participants, aligned.cosines, strict=True)
-        duration_s = run.clock() - opened_at
+        measured = times.end()
+        duration_s = max(0.0, measured.span_s - measured.paused_s)
         counters.round(duration_s)
         closed = replace(
             record,
@@ -180,6 +185,7 @@ class RunLoop:
             participants=[replace(part, cosine=cosine) for part, cosine in parts],
             drift=aligned.drift,
             model_digest=digest_of_model(following),
+            times=measured,
         )
         changes: RunChanges = {
             "state": "EVALUATING" if r + 1 >= config.num_rounds else "OPEN",
@@ -206,6 +212,7 @@ class RunLoop:
         await self._behind(run.store.commit_round, run.run_id, closed, changes)
         await asyncio.to_thread(rmtree, run.receiver.folder(r), True)
         run.events.counters.phase("committing", run.clock() - begun)
+        run.participants.times.committed_before()
         done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = closed.train_loss
         tail = f", train loss {loss:.4g}" if loss is not None else ""
@@ -234,7 +241,9 @@ class RunLoop:
         run, now = self._run, self._run.participants
         samples = {s: run.roster.enrolled[s].num_samples for s in now.accepted}
         which = (now.sampled, now.accepted, samples, now.reasons_missing())
-        return make_record(run.config, run.state.round_index, *which, now.opened_text)
+        made = make_record(run.config, run.state.round_index, *which, now.opened_text)
+        closed_by, who = now.closed_by
+        return replace(made, closed_by=closed_by, closed_by_silo=who)
 
     def _record(self, made: RoundRecord | None) -> RoundRecord:
         """Record a set, on a thread; or take the one that is recorded."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from domo.api.round_times import ClosedBy
 from domo.run_config import RunConfig
 from domo_server.rounds.aggregate import outliers
 from domo_server.rounds.state import Decision, Policy, decide, has_quorum
+from domo_server.rounds.times import TimesOfRound
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.store import now_text
@@ -19,6 +21,10 @@ class Participants:
         sessions: Who is connected.
         dropped: Silos that an admin has left out, and why.
         clock: Monotonic seconds.
+
+    Attributes:
+        times: Where the time of the open round goes.
+        closed_by: What closes it, and whose update or leaving did.
     """
 
     def __init__(
@@ -31,6 +37,7 @@ class Participants:
     ):
         self._run_id, self._config, self._sessions = run_id, config, sessions
         self._dropped, self._clock = dropped, clock
+        self.times = TimesOfRound(clock)
         self.policy = Policy(
             config.on_missing,
             config.min_silos,
@@ -51,6 +58,9 @@ class Participants:
         self._refused: dict[str, tuple[str, str]] = {}
         self.quorum_at: float | None = None
         self.opened_at, self.opened_text = self._clock(), now_text()
+        self.times = TimesOfRound(self._clock, self.sampled, self.times.working_s)
+        self.closed_by: tuple[ClosedBy | None, str | None] = None, None
+        self._last: tuple[ClosedBy | None, str | None] = None, None
 
     def keep_to(self, recorded: Sequence[str]) -> None:
         """The round is closed with these silos, as was recorded before a restart."""
@@ -72,9 +82,11 @@ class Participants:
         now = self._clock()
         quorum_for = None if self.quorum_at is None else now - self.quorum_at
         lost = [s for s in self.sampled if self.is_lost(s)]
-        return decide(
+        found = decide(
             self.policy, self.sampled, self.accepted, lost, now - self.opened_at, quorum_for
         )
+        self.closed_by = (found.cause, None) if found.missing else self._last
+        return found
 
     def is_lost(self, silo_id: str) -> bool:
         """Whether nothing will come from a silo as things are: its grace would be wasted."""
@@ -83,6 +95,8 @@ class Participants:
 
     def hold(self, since: float) -> None:
         """The round was held since then: deadline and grace did not run."""
+        self.times.resumed()
+        self._last = self._last if self.missing else ("admin", None)
         away = self._clock() - since
         self.opened_at += away
         if self.quorum_at is not None:
@@ -90,16 +104,20 @@ class Participants:
 
     # what comes, or does not
 
-    def take(self, update: AcceptedUpdate) -> None:
-        """Count an accepted update."""
-        self.accepted[update.silo_id] = update
-        self.failed.pop(update.silo_id, None)
-        self._refused.pop(update.silo_id, None)
+    def take(self, update: AcceptedUpdate, before_restart: bool = False) -> None:
+        """Count an accepted update; of one that was before a restart nobody knows when."""
+        silo_id = update.silo_id
+        self.accepted[silo_id] = update
+        self.failed.pop(silo_id, None)
+        self._refused.pop(silo_id, None)
+        self._last = (None, None) if before_restart else ("silo", silo_id)
+        self.times.accepted(silo_id, before_restart)
         self._reckon()
 
     def fail(self, silo_id: str, why: str) -> None:
         """Nothing comes from a silo until it tries again; the reason is kept for the record."""
         self.failed[silo_id] = self._troubles[silo_id] = why
+        self.times.failed(silo_id)
 
     def try_again(self, silo_id: str) -> None:
         """A silo that may have failed has its assignment."""
@@ -108,6 +126,7 @@ class Participants:
     def leave_out(self, silo_id: str) -> None:
         """A silo was dropped: it counts no more in this round."""
         if silo_id in self.sampled:
+            self._last = ("admin", silo_id) if silo_id in self.missing else self._last
             self.sampled.remove(silo_id)
             self.accepted.pop(silo_id, None)
             self._reckon()

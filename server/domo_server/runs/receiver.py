@@ -150,7 +150,9 @@ class Receiver:
             raise ProtocolError(f"{silo_id} made {num_steps} local steps, the run wants {wanted}")
         current, name = self._model.current, Section.FLOAT_BUFFER.value
         held = None if current is None else current.reader(name)
-        return Upload(self.folder(r), silo_id, upload_digest, expected, offset, held)
+        upload = Upload(self.folder(r), silo_id, upload_digest, expected, offset, held)
+        self._participants.times.uploads(silo_id, upload_digest)
+        return upload
 
     def lock_of(self, silo_id: str) -> asyncio.Lock:
         """One upload at a time for each silo."""
@@ -213,7 +215,7 @@ class Receiver:
         """Count such updates in the open round."""
         for silo_id, update in found.items():
             if silo_id in self._participants.sampled:
-                self._participants.take(update)
+                self._participants.take(update, before_restart=True)
 
     # numbers and failures
 
@@ -243,6 +245,8 @@ class Receiver:
         numbers = (model_index, silo_id, sums, tested or None)
         await asyncio.to_thread(self._store.add_evaluation, self._run_id, *numbers)
         self.reported.setdefault(model_index, set()).add(silo_id)
+        if model_index == self._state().round_index:
+            self._participants.times.tested(silo_id)
         self.revision += 1
         self._changes.moved()  # numbers are in
 

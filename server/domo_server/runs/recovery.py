@@ -123,12 +123,15 @@ async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
         started_at = row.started_at or now_text()
         await set_state(run, durably, {"state": "WAITING", "started_at": started_at})
         return False
-    r = row.rounds_done
+    r, opened_text = row.rounds_done, row.began_at
     for closed in await asyncio.to_thread(run.store.rounds_of, run.run_id):
         if closed.round_index < r:
             run.count(closed)
+            opened_text = closed.closed_at
     run.left_at(RoundState(Phase.OPEN, r))
     run.open_round()
+    run.participants.opened_text = opened_text or run.participants.opened_text
+    run.participants.times.interrupted = True
     if r >= run.config.num_rounds:
         run.left_at(RoundState(Phase.EVALUATING, r))
         return False

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
+from pydantic import ValidationError
+
+from domo.api.round_times import ClosedBy, RoundTimes
 from domo.api.schema import RunState
 from domo.run_config import RunConfig
 
@@ -23,6 +26,7 @@ class RunRow:
         created_at: When it was queued.
         started_at: When it was first loaded.
         finished_at: When it ended.
+        began_at: When its silos were fixed and its first round was opened.
         roster: Its silos, once they are fixed.
         rounds_done: r; the committed model is x_r.
         checkpoint: Name of the committed checkpoint's file; None: that of x_0.
@@ -42,6 +46,7 @@ class RunRow:
     created_at: str
     started_at: str | None = None
     finished_at: str | None = None
+    began_at: str | None = None
     roster: Sequence[str] | None = None
     rounds_done: int = 0
     checkpoint: str | None = None
@@ -62,6 +67,7 @@ class RunChanges(TypedDict, total=False):
     detail: str
     started_at: str
     finished_at: str
+    began_at: str
     roster: Sequence[str]
     rounds_done: int
     checkpoint: str
@@ -140,9 +146,13 @@ class RoundRecord:
         state: COMMITTED once x_{r+1} is durable.
         opened_at: When it was opened.
         closed_at: When x_{r+1} was made; None until the commit, as all that follows.
-        duration_s: Between the two.
+        duration_s: Between the two, without pauses; what a coordinator saw of it that was started
+            anew meanwhile.
         drift: Spread of the updates around their mean, relative to it.
         model_digest: Of x_{r+1}; an older version recorded none.
+        closed_by: What closed it; None: not known.
+        closed_by_silo: Whose update, or leaving, did.
+        times: Where its time went; an older version measured none.
     """
 
     round_index: int
@@ -157,6 +167,9 @@ class RoundRecord:
     duration_s: float | None = None
     drift: float | None = None
     model_digest: str | None = None
+    closed_by: ClosedBy | None = None
+    closed_by_silo: str | None = None
+    times: RoundTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +260,20 @@ def participant_json(part: Participant) -> dict[str, Any]:
     }
 
 
-def round_record(run_id: str, participants: Sequence[Mapping[str, Any]], **row: Any) -> RoundRecord:
+def round_record(
+    run_id: str, participants: Sequence[Mapping[str, Any]], times: Any, **row: Any
+) -> RoundRecord:
     """From the columns of a round."""
-    return RoundRecord(participants=[participant(p) for p in participants], **row)
+    parts = [participant(p) for p in participants]
+    return RoundRecord(participants=parts, times=times_of(times), **row)
+
+
+def times_of(stored: Any) -> RoundTimes | None:
+    """From its JSON; None too where another version has stored what this one cannot read."""
+    try:
+        return None if stored is None else RoundTimes.model_validate(stored)
+    except ValidationError:
+        return None
 
 
 def accepted_update(

@@ -232,6 +232,8 @@ class Store:
                     participants=[participant_json(p) for p in record.participants],
                     left_out=record.left_out,
                     train_loss=record.train_loss,
+                    closed_by=record.closed_by,
+                    closed_by_silo=record.closed_by_silo,
                 )
             )
             c.execute(update(runs).where(runs.c.run_id == run_id).values(state="CLOSING"))
@@ -253,6 +255,7 @@ class Store:
     def commit_round(self, run_id: str, closed: RoundRecord, changes: RunChanges) -> None:
         """The commit point of a round: its checkpoint is durable, r advances."""
         parts = [{**participant_json(p), "cosine": p.cosine} for p in closed.participants]
+        times = closed.times and closed.times.model_dump(mode="json", exclude_defaults=True)
         with self._transaction() as c:
             c.execute(
                 update(rounds)
@@ -264,6 +267,7 @@ class Store:
                     participants=parts,
                     drift=closed.drift,
                     model_digest=closed.model_digest,
+                    times=times,
                 )
             )
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))

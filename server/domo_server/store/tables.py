@@ -63,6 +63,7 @@ runs = Table(
     Column("created_at", String(32), nullable=False),
     Column("started_at", String(32)),
     Column("finished_at", String(32)),
+    Column("began_at", String(32)),
     Column("roster", JSON),
     Column("rounds_done", Integer, nullable=False, default=0),
     Column("checkpoint", String(256)),
@@ -98,6 +99,9 @@ rounds = Table(
     Column("train_loss", Float),
     Column("drift", Float),
     Column("model_digest", String(32)),
+    Column("closed_by", String(16)),
+    Column("closed_by_silo", String(64)),
+    Column("times", JSON(none_as_null=True)),
 )
 
 updates = Table(

@@ -31,13 +31,17 @@ def round_record(row: rows.RoundRecord) -> RoundRecord:
         left_out=row.left_out,
         train_loss=row.train_loss,
         drift=row.drift,
+        closed_by=row.closed_by,
+        closed_by_silo=row.closed_by_silo,
+        times=row.times,
     )
 
 
 def silo_round(row: rows.RoundRecord, silo_id: str) -> SiloRound | None:
     """A silo's part in one round; None: the round was not this silo's."""
     mine = next((p for p in row.participants if p.silo_id == silo_id), None)
-    if mine is None and silo_id not in row.left_out:
+    times = None if row.times is None else row.times.silos.get(silo_id)
+    if mine is None and silo_id not in row.left_out and times is None:
         return None
     return SiloRound(
         round_index=row.round_index,
@@ -47,6 +51,8 @@ def silo_round(row: rows.RoundRecord, silo_id: str) -> SiloRound | None:
         num_steps=None if mine is None else mine.num_steps,
         update_norm=None if mine is None else mine.update_norm,
         train_loss=None if mine is None else mine.train_loss,
+        times=times,
+        span_s=None if row.times is None else row.times.span_s,
     )
 
 

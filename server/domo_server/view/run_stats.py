@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 from domo.api.schema import MetricPoint
@@ -9,7 +10,7 @@ from domo_server.runs.card import metric_points
 from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
 
-NUM_RECENT = 5
+NUM_RECENT = 9
 """Over how many of the last rounds their length is taken."""
 
 
@@ -18,12 +19,15 @@ class RunStats(NamedTuple):
 
     Attributes:
         points: Test metrics by model, oldest first.
-        recent_s: Mean length of the last rounds; None before the first.
+        recent_s: Median length of the last rounds, without what was paused or stalled; None before
+            the first.
+        training_s: Length of all rounds, without what was paused; None before the first.
         complete: Whether no silo was left out of any round; None before the first.
     """
 
     points: Sequence[MetricPoint]
     recent_s: float | None
+    training_s: float | None
     complete: bool | None
 
 
@@ -35,6 +39,7 @@ class _Known(NamedTuple):
     stats: RunStats
     last_committed: int
     lengths: Sequence[float]
+    training_s: float
     complete: bool
 
 
@@ -75,17 +80,19 @@ class StatsOfRuns:
         num_reported: Mapping[int, int],
         known: _Known | None,
     ) -> _Known:
-        points, last, lengths, complete = self._before(known)
+        points, last, lengths, training_s, complete = self._before(known)
         first = _first_changed(num_reported, known)
         rows = self._store.evaluations_of(run_id, first)
         points = [*(p for p in points if p.model_index < first), *metric_points(rows)]
         records = self._store.rounds_of(run_id, last)
         final = [r for r in records if r.state == "COMMITTED"]
-        shown = _recent([*lengths, *_lengths(records)])
+        shown = _recent([*lengths, *_lengths(final)])
+        training_s += sum(r.duration_s or 0.0 for r in final)
         any_round = last >= 0 or bool(records)
         stats = RunStats(
             points,
-            sum(shown) / len(shown) if shown else None,
+            median(shown) if shown else None,
+            training_s if last >= 0 or final else None,
             complete and not _left_out(records) if any_round else None,
         )
         return _Known(
@@ -93,21 +100,28 @@ class StatsOfRuns:
             num_reported,
             stats,
             final[-1].round_index if final else last,
-            _recent([*lengths, *_lengths(final)]),
+            shown,
+            training_s,
             complete and not _left_out(final),
         )
 
     @staticmethod
     def _before(
         known: _Known | None,
-    ) -> tuple[Sequence[MetricPoint], int, Sequence[float], bool]:
+    ) -> tuple[Sequence[MetricPoint], int, Sequence[float], float, bool]:
         if known is None:
-            return [], -1, [], True
-        return known.stats.points, known.last_committed, known.lengths, known.complete
+            return [], -1, [], 0.0, True
+        so_far = known.lengths, known.training_s, known.complete
+        return known.stats.points, known.last_committed, *so_far
 
 
 def _lengths(records: Sequence[RoundRecord]) -> list[float]:
-    return [r.duration_s for r in records if r.duration_s is not None]
+    """Of whole rounds; one that was open when the coordinator ended was longer than it saw."""
+    return [
+        max(0.0, r.duration_s - (r.times.stalled_s if r.times else 0.0))
+        for r in records
+        if r.duration_s is not None and not (r.times and r.times.interrupted)
+    ]
 
 
 def _recent(lengths: Sequence[float]) -> Sequence[float]:

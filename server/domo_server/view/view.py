@@ -29,6 +29,7 @@ from domo_server.runs.card import latest_metrics, make_card
 from domo_server.runs.run import Run
 from domo_server.store.rows import RunRow
 from domo_server.store.store import time_text
+from domo_server.view.durations import durations
 from domo_server.view.exports import final_model, newest_model
 from domo_server.view.rows import event_of, round_record, silo_round
 from domo_server.view.run_stats import RunStats, StatsOfRuns
@@ -227,9 +228,6 @@ class CoordinatorView:
         done = await self._stats_of(row, live)
         latest = latest_metrics(done.points)
         stall = None if live is None else self._watch.stalled_run(live)
-        remaining = None
-        if live is not None and done.recent_s is not None:
-            remaining = round((config.num_rounds - row.rounds_done) * done.recent_s, 1)
         return RunSummary(
             run_id=run_id,
             name=row.name,
@@ -244,7 +242,7 @@ class CoordinatorView:
             created_at=row.created_at,
             started_at=row.started_at,
             finished_at=row.finished_at,
-            remaining_s=remaining,
+            **durations(row, live, done, config.num_rounds),
             complete=done.complete,
             stalled=None if stall is None else stall.text,
             stalled_s=None if stall is None else round(self._c.clock() - stall.since, 1),

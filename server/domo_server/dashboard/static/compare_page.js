@@ -2,8 +2,9 @@
 
 import { Board } from "./curves.js";
 import { h, keyed, setAttr, setText } from "./dom.js";
-import { formatDuration, formatLoss, formatPercent, secondsBetween } from "./format.js";
-import { STATE_WORDS, hasEnded } from "./header.js";
+import { totalSeconds, trainedSeconds, waitedSeconds } from "./durations.js";
+import { formatDuration, formatLoss, formatPercent } from "./format.js";
+import { STATE_WORDS } from "./header.js";
 import { historyOf } from "./history.js";
 import { compareLink, comparedRuns, runLink } from "./router.js";
 import { MAX_COMPARED } from "./runs_page.js";
@@ -14,8 +15,9 @@ const RESULTS = [
   ["rounds", (run) => `${run.rounds_done} of ${run.num_rounds}`],
   ["test accuracy", (run) => formatPercent(run.accuracy)],
   ["test loss", (run) => formatLoss(run.loss)],
-  ["took", (run) => formatDuration(
-    secondsBetween(run.started_at, hasEnded(run) ? run.finished_at : null))],
+  ["trained for", (run) => formatDuration(trainedSeconds(run))],
+  ["waited for silos", (run) => formatDuration(waitedSeconds(run))],
+  ["time in all", (run) => formatDuration(totalSeconds(run))],
 ];
 
 /** Two runs of one name are told apart by their id. */

@@ -1,8 +1,9 @@
 // The top of the page: which run, how far, what it waits for, and what to do when there is none.
 
 import { byId, setAttr, setText } from "./dom.js";
+import { besideTraining, trainedSeconds, waitedSeconds } from "./durations.js";
 import {
-  formatClock, formatCount, formatDay, formatDuration, formatLoss, formatPercent, secondsBetween,
+  formatClock, formatCount, formatDay, formatDuration, formatLoss, formatPercent,
 } from "./format.js";
 
 export const STATE_WORDS = {
@@ -42,7 +43,7 @@ function missing(run, silos) {
 export function timeLeft(run, elapsed, silos) {
   if (hasEnded(run)) return run.finished_at ? `ended at ${formatClock(run.finished_at, false)}` : "";
   if (run.remaining_s == null || run.state === "PAUSED") return "";
-  const left = Math.max(0, run.remaining_s - elapsed);
+  const left = Math.max(0, run.remaining_s - (run.stalled ? 0 : elapsed));
   const away = missing(run, silos).map((x) => x.silo_id);
   if (away.length) {
     return `about ${formatDuration(left)} more, once ${away.length > 1 ? `${away.length} silos are`
@@ -74,9 +75,10 @@ function renderRun(run, status, elapsed) {
   setAttr(byId("run-detail"), "title", run.detail || null);
   setText(byId("tile-accuracy"), formatPercent(run.accuracy));
   setText(byId("tile-loss"), formatLoss(run.loss));
-  const took = secondsBetween(run.started_at, hasEnded(run) ? run.finished_at : null);
-  setText(byId("tile-time-name"), hasEnded(run) ? "Took" : "Running for");
-  setText(byId("tile-time"), formatDuration(took));
+  const waits = run.state === "WAITING";
+  setText(byId("tile-time-name"), waits ? "Waiting for" : hasEnded(run) ? "Trained for" : "Training for");
+  setText(byId("tile-time"), formatDuration(waits ? waitedSeconds(run) : trainedSeconds(run, elapsed)));
+  setAttr(byId("tile-time"), "title", besideTraining(run) || null);
   // only what a listener wants to hear: not every step
   setText(byId("said"), `${run.name}: ${STATE_WORDS[run.state] ?? run.state}. ${roundWords(run)}.`);
 }

@@ -3,6 +3,7 @@
 import { RunButtons } from "./actions.js";
 import { Board } from "./curves.js";
 import { fields, h, keyed, setAttr, setText } from "./dom.js";
+import { closedByWords } from "./durations.js";
 import { formatClock, formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
 import { STATE_WORDS, aboutWords, roundWords, timeLeft } from "./header.js";
 import { historyOf, showsChange } from "./history.js";
@@ -62,8 +63,8 @@ export class RunPage {
         f("none", "p", { class: "empty" }, ),
         h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Table of rounds" },
           h("table", {}, h("thead", {}, h("tr", {},
-            ...["Round", "Committed", "Took", "Silos", "Train loss", "Test accuracy", "Left out"]
-              .map((x, i) => h("th", { scope: "col", class: [0, 1, 6].includes(i) ? "" : "num" }, x)))),
+            ...["Round", "Committed", "Took", "Silos", "Train loss", "Test accuracy", "Closed by", "Left out"]
+              .map((x, i) => h("th", { scope: "col", class: i > 1 && i < 6 ? "num" : "" }, x)))),
           f("rounds", "tbody")))),
     );
     setText(this.part.none, "No round is committed yet.");
@@ -112,7 +113,7 @@ export class RunPage {
     const cell = (name, look) => h("td", { "data-f": name, class: look });
     const create = () => h("tr", {}, h("th", { scope: "row", "data-f": "index" }), cell("at"),
       cell("took", "num"), cell("silos", "num"), cell("loss", "num"), cell("accuracy", "num"),
-      cell("out", "breaks"));
+      cell("closed", "breaks"), cell("out", "breaks"));
     keyed(part.rounds, newest, (x) => x.round_index, create, (row, round) => {
       const to = fields(row);
       const norms = round.participants.map((p) => `${p.silo_id}: update norm ${formatNumber(p.update_norm)}`);
@@ -123,6 +124,7 @@ export class RunPage {
       setAttr(to.silos, "title", norms.join("\n"));
       setText(to.loss, formatLoss(round.train_loss));
       setText(to.accuracy, formatPercent(tests.get(round.round_index + 1)?.accuracy));
+      setText(to.closed, closedByWords(round));
       setText(to.out, Object.entries(round.left_out).map(([id, why]) => `${id}: ${why}`).join("; "));
     });
   }

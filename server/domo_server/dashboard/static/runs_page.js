@@ -1,8 +1,9 @@
 // All runs: filter, pick some to compare, take their files home.
 
 import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
+import { besideTraining, trainedSeconds } from "./durations.js";
 import {
-  formatCount, formatDay, formatDuration, formatLoss, formatPercent, secondsBetween,
+  formatCount, formatDay, formatDuration, formatLoss, formatPercent,
 } from "./format.js";
 import { STATE_WORDS, hasEnded } from "./header.js";
 import { compareLink, runLink } from "./router.js";
@@ -77,7 +78,7 @@ export class RunsPage {
         h("span", { class: "muted small block", "data-f": "complete" })),
       h("td", { class: "num strong", "data-f": "accuracy" }),
       h("td", { class: "num wide", "data-f": "loss" }),
-      h("td", { class: "num wide", "data-f": "took" }),
+      h("td", { class: "num wide", "data-f": "trained" }),
       h("td", { class: "wide" }, h("time", { "data-f": "created" })),
       h("td", { class: "links wide" }, ...fileLinks(run)),
     );
@@ -96,9 +97,8 @@ export class RunsPage {
     setText(part.complete, run.complete === false ? "not all silos" : "");
     setText(part.accuracy, formatPercent(run.accuracy));
     setText(part.loss, formatLoss(run.loss));
-    const end = hasEnded(run) ? run.finished_at : null;
-    const took = hasEnded(run) && !end ? null : secondsBetween(run.started_at, end);
-    setText(part.took, formatDuration(took));
+    setText(part.trained, formatDuration(trainedSeconds(run)));
+    setAttr(part.trained, "title", besideTraining(run) || null);
     setText(part.created, formatDay(run.created_at));
     setAttr(part.created, "datetime", run.created_at);
     part.model.hidden = part.card.hidden = run.rounds_done === 0;

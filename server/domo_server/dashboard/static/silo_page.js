@@ -211,19 +211,21 @@ export class SiloPage {
 
   drawDetail({ rounds, rounds_run_id: runId, events }) {
     const inside = rounds.filter((round) => round.took_part).length;
+    const outside = rounds.filter((round) => round.left_out != null).length;
     this.noRounds.hidden = rounds.length > 0;
     this.table.hidden = rounds.length === 0;
     const which = rounds.length < NUM_ROUNDS ? "of run " : `the last ${rounds.length} of run `;
     this.sum.replaceChildren(...(runId ? [which, h("a", { href: runLink(runId) }, runId),
-      `: in ${inside}, left out of ${rounds.length - inside}`] : []));
+      `: in ${inside}, left out of ${outside}`] : []));
     const cell = (name, look) => h("td", { "data-f": name, class: look });
     const create = () => h("tr", {}, h("th", { scope: "row", "data-f": "index" }), cell("part", "breaks"),
       cell("steps", "num"), cell("norm", "num"), cell("loss", "num"));
     keyed(this.rounds, rounds.toReversed(), (x) => x.round_index, create, (row, round) => {
       const part = fields(row);
-      setAttr(row, "class", round.took_part ? null : "out");
+      setAttr(row, "class", round.left_out == null ? null : "out");
       setText(part.index, String(round.round_index + 1));
-      setText(part.part, round.took_part ? "in" : `out: ${round.left_out}`);
+      setText(part.part, round.took_part ? "in" : round.left_out == null ? "tested its model"
+        : `out: ${round.left_out}`);
       setText(part.steps, formatCount(round.num_steps));
       setText(part.norm, formatNumber(round.update_norm));
       setText(part.loss, formatLoss(round.train_loss));

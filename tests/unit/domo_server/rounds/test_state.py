@@ -135,7 +135,8 @@ def test_proceed_gives_the_others_their_grace() -> None:
     assert late.text == "waiting for 1 more of 4 silos: d, 5 s of grace left"
     assert decision(policy, "abc", open_s=23, quorum_s=3).wait_s == 2
     closed = decision(policy, "abc", open_s=25, quorum_s=5)
-    assert closed == Decision("close", "going on without d", missing=["d"])
+    wanted = Decision("close", "going on without d", missing=["d"], cause="grace")
+    assert closed == wanted
 
 
 def test_the_deadline_cuts_the_grace_short() -> None:

@@ -9,6 +9,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError
 
+from domo.api.round_times import RoundTimes, SiloTimes
 from domo.errors import StateError
 from domo_server.store.database import connect, open_beside, open_database, versions
 from domo_server.store.rows import (
@@ -383,3 +384,38 @@ def test_the_next_run_the_newest_and_how_many(store: Store) -> None:
     assert store.next_run() == store.run("2-b")
     assert store.newest_run() == store.run("4-d")
     assert store.count_runs() == {"FAILED": 1, "PAUSED": 1, "QUEUED": 2}
+
+
+def test_times_of_a_round_come_back_and_those_of_another_version_are_none(
+    engine: Engine, store: Store
+) -> None:
+    store.create_run(*a_run("r"))
+    record = replace(a_record(0), closed_by="silo", closed_by_silo="a")
+    store.begin_close("1-r", record)
+    assert store.round_at("1-r", 0) == record, "what closed it outlives a kill"
+    silos = {"a": SiloTimes(fetch_at_s=0.1, wait_s=2.0, tries={"fetch": 2})}
+    times = RoundTimes(span_s=3.0, pauses=[(1.0, 2.0)], silos=silos)
+    store.commit_round("1-r", replace(record, times=times), {"rounds_done": 1})
+    assert store.round_at("1-r", 0) == replace(record, state="COMMITTED", times=times)
+    for stored, wanted in (
+        ('{"span_s": 1.5, "of_tomorrow": 1}', RoundTimes(span_s=1.5)),
+        ('{"span": 1.5}', None),
+        (None, None),
+    ):
+        with engine.begin() as c:
+            c.execute(text("UPDATE rounds SET times = :t"), {"t": stored})
+        assert store.round_at("1-r", 0).times == wanted
+
+
+def test_a_run_of_before_began_when_its_first_round_was_opened(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'coordinator.db'}"
+    older = Store(open_database(url))
+    for name in ("a", "b"):
+        older.create_run(*a_run(name))
+    older.begin_close("1-a", a_record(0))
+    older.close()
+    take_back(url, "0008")
+    newer = Store(open_database(url))
+    assert [row.began_at for row in newer.all_runs()] == [None, "then"]
+    assert newer.round_at("1-a", 0) == a_record(0)
+    newer.close()
