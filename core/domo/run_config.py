@@ -29,6 +29,25 @@ SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
 
 
+def as_meant(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as REST shows it, with what it means where it says nothing.
+
+    Two that mean the same are equal, whether a default was given, left out, or not known yet to the
+    version that took it.
+    """
+    known = RunConfig.model_fields
+    meant = {key: field.get_default() for key, field in known.items() if not field.is_required()}
+    meant |= config
+    for key, field in known.items():
+        extra = field.json_schema_extra
+        if not isinstance(extra, dict) or "unset" not in extra or meant.get(key) is not None:
+            continue
+        others = extra["unless"]
+        if isinstance(others, list) and all(meant.get(str(other)) is None for other in others):
+            meant[key] = extra["unset"]
+    return meant
+
+
 class _BrokenRuleError(ValueError):
     """Keys that do not go together; `key` is the one that it is said at."""
 
@@ -67,7 +86,9 @@ class RunConfig(BaseModel):
     local_lrs: tuple[Positive, ...] | None = None
     """Explicit eta for each round."""
 
-    local_epochs: Positive | None = None
+    local_epochs: Positive | None = Field(
+        None, json_schema_extra={"unset": 1, "unless": ["local_steps", "local_steps_list"]}
+    )
     """E; P = ceil(E * ceil(n/b)). 1 where neither this nor local_steps is given."""
     local_steps: int | None = Field(None, ge=1)
     """P."""

@@ -218,7 +218,8 @@ def test_an_event_is_on_the_screen_within_a_second(page: Page, server: Coordinat
 def test_without_the_token_there_is_nothing_to_press(nobody: Page, server: Coordinator) -> None:
     nobody.driver.get(server.url)
     nobody.find("#silos [data-key=site-a]")
-    assert "Read-only" in nobody.text("#role")
+    assert nobody.text("#role") == "Read-only"
+    assert nobody.find("#login").get_attribute("href").endswith("/login")
     shown = [b for b in nobody.driver.find_elements("css selector", "button") if b.is_displayed()]
     words = {button.text for button in shown}
     assert not words & {"Pause", "Resume", "Stop run", "Drop", "Take back"}

@@ -27,8 +27,8 @@ from domo.tasks import TASKS
 from domo_server.coordinator.submission import Submissions
 from domo_server.dashboard import DashboardServer, create_app
 from domo_server.dashboard import openapi_examples as examples
+from domo_server.dashboard.access.admin import Admin
 from domo_server.dashboard.app import STATIC
-from domo_server.dashboard.auth import Admin
 from domo_server.dashboard.errors import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
 from domo_server.events.notifier import Changes
@@ -415,6 +415,27 @@ def test_an_unknown_run_is_named(app: FastAPI, tail: str) -> None:
 # ---- errors
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (
+            "/events?limix=3",
+            ["'limix' is no parameter here; did you mean limit? Known are", "kind"],
+        ),
+        ("/events?limit=3&limit=4", ["limit: is given 2 times, and one counts"]),
+        ("/events?kind=joind", ["kind: 'joind' is no kind of event here; did you mean joined?"]),
+        ("/events?kind=joined&kind=zzz", ["'zzz' is no kind of event here. Known are joined"]),
+        ("/runs?state=OPEN", ["'state' is no parameter here: this address takes none"]),
+        ("/runs/1-fedavg/rounds?from=3", ["'from' is no parameter here. Known are after"]),
+        ("/runs/1-fedavg?after=3", ["'after' is no parameter here: this address takes none"]),
+        ("/silos/site-a/log?before=3", ["Known are after"]),
+        ("/session?x", ["'x' is no parameter here: this address takes none"]),
+    ],
+)
+def test_what_a_query_does_not_know_is_refused(app: FastAPI, path: str, words: list[str]) -> None:
+    refused(get(app, path), 422, "invalid_request", *words)
+
+
 def test_every_failure_has_the_one_shape(app: FastAPI, federation: Federation) -> None:
     refused(ask(app, "GET", "/nowhere"), 404, "not_found", "GET /nowhere", "/api/v1/docs")
     refused(ask(app, "GET", "/static/none.js"), 404, "not_found")
@@ -604,6 +625,52 @@ def test_login_sets_a_cookie_that_opens_the_page(app: FastAPI, federation: Feder
     for wrong in ("", "wrong", TOKEN + "x", "\u00e9"):
         refused(ask(app, "GET", "/login", params={"token": wrong}), 401, "unauthorized", "link")
     refused(ask(app, "GET", "/login"), 401, "unauthorized", "link")
+
+
+DOCUMENT = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_a_browser_gets_a_page_where_a_program_gets_json(app: FastAPI) -> None:
+    form = ask(app, "GET", "/login", headers=DOCUMENT)
+    assert form.status_code == 200
+    assert 'name="token"' in form.text
+    assert "{{" not in form.text
+    wrong = ask(app, "GET", "/login?token=wrong", headers=DOCUMENT)
+    assert (wrong.status_code, wrong.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "This log-in link is not valid (any more): the coordinator has another" in wrong.text
+    assert "set-cookie" not in wrong.headers
+    for path in ("/none", "/static/none.js"):
+        lost = ask(app, "GET", path, headers=DOCUMENT)
+        assert lost.status_code == 404
+        assert f"GET {path}: there is nothing here" in lost.text
+    marked = ask(app, "GET", "/<script>alert(1)</script>", headers=DOCUMENT)
+    assert "<script>alert" not in marked.text
+    refused(get(app, "/none", headers=DOCUMENT), 404, "not_found")
+
+
+def test_login_by_form_and_logout(app: FastAPI) -> None:
+    def send(token: str, **headers: str) -> httpx.Response:
+        return ask(app, "POST", "/login", data={"token": token}, headers=headers)
+
+    answer = send(f" {TOKEN}\n")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert dict(answer.cookies) == COOKIE
+    assert "secure" not in answer.headers["set-cookie"].lower()
+    behind = send(TOKEN, **{"X-Forwarded-Proto": "https"})
+    assert "; secure" in behind.headers["set-cookie"].lower()
+    refused(send("wrong"), 401, "unauthorized", "not the token of this coordinator")
+    refused(send(""), 401, "unauthorized")
+    assert "This is not the token of this coordinator." in send("wrong", **DOCUMENT).text
+    refused(send("x" * 5000), 413, "too_large", "4096")
+
+    own = {"Sec-Fetch-Site": "same-origin"}
+    out = ask(app, "POST", "/logout", headers=own, cookies=COOKIE)
+    assert (out.status_code, out.headers["location"]) == (303, "/")
+    gone = out.headers["set-cookie"].lower()
+    assert gone.startswith(f'{Admin(TOKEN).cookie_name}="";')
+    assert "max-age=0" in gone
+    other = {"Sec-Fetch-Site": "cross-site"}
+    refused(ask(app, "POST", "/logout", headers=other), 403, "cross_origin")
 
 
 @pytest.mark.parametrize(
@@ -866,6 +933,8 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI, federation: Feder
         ("POST", "/api/v1/runs/{run_id}/resume"),
         ("POST", "/api/v1/runs/{run_id}/stop"),
         ("GET", "/login"),
+        ("POST", "/login"),
+        ("POST", "/logout"),
         ("GET", "/metrics"),
     }
     for path, operations in document["paths"].items():
@@ -931,10 +1000,10 @@ def test_what_others_made_is_small_has_its_licence_and_asks_nobody() -> None:
         assert outside not in files["uPlot.min.css"].read_text(), outside
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v1/docs"])
+@pytest.mark.parametrize("path", ["/", "/api/v1/docs", "/login", "/none"])
 def test_pages_refer_to_assets_that_exist(app: FastAPI, path: str) -> None:
-    page = ask(app, "GET", path)
-    assert page.status_code == 200
+    page = ask(app, "GET", path, headers=DOCUMENT)
+    assert page.status_code == (404 if path == "/none" else 200)
     assert page.headers["content-type"].startswith("text/html")
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert page.headers["x-content-type-options"] == "nosniff"

@@ -113,6 +113,18 @@ class Page:
                 raise AssertionError(f"still not {what}; the page says:\n{shown}")
             time.sleep(0.02)
 
+    def of_width(self, width: int) -> None:
+        """A screen of this width; as on a phone, if it is narrow."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
+
+    def colours(self, theme: str) -> None:
+        """`light` or `dark`."""
+        script = "document.documentElement.dataset.theme = arguments[0]"
+        self.driver.execute_script(script, theme)
+
     def faults(self) -> list[str]:
         """What axe-core finds on the page as it is, of serious and critical impact."""
         if not self.driver.execute_script("return Boolean(window.axe)"):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import get_args
+from typing import Any, get_args
 
 from rich.table import Table
 
@@ -27,6 +27,7 @@ from domo.remote.tables import (
     state_text,
     terminal_width,
 )
+from domo.run_config import as_meant
 
 NUM_RUNS = 10
 """How many runs `domo status` shows."""
@@ -154,9 +155,10 @@ def compare_runs(
         raise ConfigError("what with what? Give two runs or more, as `domo runs` lists them")
     runs = [coordinator.run(run_id) for run_id in run_ids]
     numbers = {run.run_id: final_numbers(run) for run in runs}
-    keys = dict.fromkeys(key for run in runs for key in run.config)
+    configs = {run.run_id: as_meant(run.config) for run in runs}
+    keys = dict.fromkeys(key for config in configs.values() for key in config)
     if not all_settings:
-        keys = {k: None for k in keys if len({json.dumps(run.config.get(k)) for run in runs}) > 1}
+        keys = {k: None for k in keys if differ([c.get(k) for c in configs.values()])}
     if as_json:
         body = [
             {
@@ -165,7 +167,7 @@ def compare_runs(
                 "rounds_done": run.rounds_done,
                 "num_rounds": run.num_rounds,
                 "metrics": dict(run.metrics[-1].metrics) if run.metrics else {},
-                "settings": {key: run.config.get(key) for key in keys},
+                "settings": {key: configs[run.run_id].get(key) for key in keys},
             }
             for run in runs
         ]
@@ -178,10 +180,16 @@ def compare_runs(
         add_row(table, name, *(numbers[run.run_id].get(name, "-") for run in runs))
     table.add_section()
     for key in keys:
-        add_row(table, key, *(setting(run.config.get(key)) for run in runs))
+        add_row(table, key, *(setting(configs[run.run_id].get(key)) for run in runs))
     print_table(table)
     if not keys:
         say("all settings are the same")
+
+
+def differ(values: Sequence[Any]) -> bool:
+    """Whether not all are the same; 1 is 1.0, and a tuple is a list."""
+    plain = [json.loads(json.dumps(value)) for value in values]
+    return any(value != plain[0] for value in plain)
 
 
 def final_numbers(run: RunDetail) -> dict[str, str]:

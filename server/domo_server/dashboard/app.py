@@ -7,22 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, Response
 from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from domo import __version__
 from domo.api.schema import StreamMessage
 from domo.ops.prometheus import CONTENT_TYPE
-from domo_server.dashboard.auth import Admin
+from domo_server.dashboard.access.admin import Admin
+from domo_server.dashboard.access.login import login_routes
 from domo_server.dashboard.change_routes import change_routes
 from domo_server.dashboard.errors import add_error_handlers
 from domo_server.dashboard.middleware import Guard
 from domo_server.dashboard.openapi_examples import errors, other
 from domo_server.dashboard.read_routes import read_routes
 from domo_server.dashboard.stream import StreamHub
+from domo_server.dashboard.strict import known_query
 from domo_server.view.interfaces import Control, ReadModel
 
 STATIC = Path(__file__).parent / "static"
@@ -69,17 +71,10 @@ def create_app(
     app.state.streams = streams
     app.add_middleware(Guard, allowed_hosts=allowed_hosts)
     add_error_handlers(app)
-    app.include_router(read_routes(read, streams), prefix="/api/v1")
-    app.include_router(change_routes(read, control, admin), prefix="/api/v1")
-    app.add_api_route(
-        "/login",
-        admin.login,
-        status_code=303,
-        response_class=RedirectResponse,
-        responses=errors(400, 401, 422),
-        response_description="Logged in; goes to the page.",
-        tags=["coordinator"],
-    )
+    strict = [Depends(known_query)]
+    app.include_router(read_routes(read, streams), prefix="/api/v1", dependencies=strict)
+    app.include_router(change_routes(read, control, admin), prefix="/api/v1", dependencies=strict)
+    app.include_router(login_routes(admin))
     if metrics is not None:
         add_metrics(app, metrics)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -104,6 +99,7 @@ def add_metrics(app: FastAPI, metrics: Callable[[], Awaitable[bytes]]) -> None:
         "/metrics",
         response_class=Response,
         responses=other("text/plain", example, "The text format of Prometheus.") | errors(400),
+        dependencies=[Depends(known_query)],
         tags=["coordinator"],
     )
     async def metrics_text() -> Response:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from domo.api.schema import ENDED, RunState, RunSummary, SiloStatus
 from domo.errors import ConfigError
 from domo_server.dashboard import openapi_examples as examples
-from domo_server.dashboard.auth import Admin
+from domo_server.dashboard.access.admin import Admin
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.models import Session
 from domo_server.dashboard.openapi_examples import answer, errors, silo_errors

@@ -15,12 +15,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from domo.errors import ConfigError, DomoError, Fault, TaskError
 from domo.run_config import RunConfig
+from domo_server.dashboard.access.pages import error_page, wants_page
 
 logger = logging.getLogger(__name__)
 
@@ -121,9 +122,11 @@ def add_error_handlers(app: FastAPI) -> None:
         return error.response()
 
     @app.exception_handler(HTTPException)
-    async def _http(request: Request, exc: HTTPException) -> JSONResponse:
+    async def _http(request: Request, exc: HTTPException) -> Response:
         code, what = _BY_STATUS.get(exc.status_code, ("http_error", str(exc.detail)))
         message = f"{request.method} {request.url.path}: {what}"
+        if wants_page(request.headers) and not request.url.path.startswith("/api/"):
+            return error_page(f"{message[:200]}", exc.status_code)
         headers = exc.headers
         if exc.status_code == 405 and (allowed := _allowed(request)):
             headers = {"Allow": allowed}

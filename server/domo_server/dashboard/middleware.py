@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from domo_server.dashboard.access.pages import error_page, wants_page
 from domo_server.dashboard.errors import ApiError, bug
 
 SECURITY_HEADERS = {
@@ -63,7 +64,8 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-cache" if static else "no-store")
             await send(message)
 
-        host = host_name(Headers(scope=scope).get("host", ""))
+        asked = Headers(scope=scope)
+        host = host_name(asked.get("host", ""))
         if self._allowed is not None and host not in self._allowed:
             error = ApiError(
                 400,
@@ -72,7 +74,8 @@ class Guard:
                 f"{', '.join(sorted(self._allowed))}; or set dashboard_url in [server] to the URL "
                 "that people open, if a proxy passes its name on.",
             )
-            await error.response()(scope, receive, send_with_headers)
+            page = error_page(error.message, 400) if wants_page(asked) else error.response()
+            await page(scope, receive, send_with_headers)
             return
         try:
             await self._app(scope, receive, send_with_headers)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -29,6 +29,7 @@ from domo_server.dashboard.models import RunOptions, run_options
 from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
 from domo_server.dashboard.silo_page import silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
+from domo_server.dashboard.strict import known_kinds
 from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
@@ -106,20 +107,17 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         tags=["coordinator"],
     )
     async def events(
+        kinds: Annotated[Sequence[str], Depends(known_kinds)],
         after: Annotated[int, Query(ge=0, description="Only events above this id.")] = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 200,
         run_id: Annotated[str | None, Query(description="Only of this run.")] = None,
         silo_id: Annotated[str | None, Query(description="Only of this silo.")] = None,
-        kind: Annotated[
-            list[str] | None,
-            Query(description="Only of this kind, such as refused; may be given several times."),
-        ] = None,
         level: Annotated[
             Literal["info", "problem"] | None, Query(description="Only of this level.")
         ] = None,
     ) -> Sequence[Event]:
         """The newest events, oldest of them first. Ask again with `after` = the last id."""
-        return await read.events(after, limit, run_id, silo_id, kind or (), level)
+        return await read.events(after, limit, run_id, silo_id, kinds, level)
 
     @router.get(
         "/stream",

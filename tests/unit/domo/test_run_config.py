@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from domo.errors import ConfigError
-from domo.run_config import RunConfig, sort_roster
+from domo.run_config import RunConfig, as_meant, sort_roster
 
 
 def config(**changes: Any) -> RunConfig:
@@ -313,3 +313,16 @@ def test_a_config_survives_json() -> None:
 
 def test_roster_order_is_bytewise() -> None:
     assert sort_roster(["b", "a10", "a2", "B", "a-1"]) == ["B", "a-1", "a10", "a2", "b"]
+
+
+def test_what_is_left_out_means_its_default() -> None:
+    old = {"task": "digits", "num_rounds": 3, "method": "DOMO"}
+    shown = RunConfig(**old).model_dump(mode="json")
+    assert shown["local_epochs"] is None
+    assert as_meant(old)["local_epochs"] == 1
+    assert as_meant(shown)["local_epochs"] == 1
+    assert as_meant(old)["batch_size"] == 32
+    assert as_meant(old) == as_meant({**old, "local_epochs": 1.0})
+    assert as_meant({**old, "local_steps": 4})["local_epochs"] is None
+    assert as_meant({**old, "local_steps_list": [1, 2, 3]})["local_epochs"] is None
+    assert as_meant({**old, "local_epochs": 2.0})["local_epochs"] == 2.0

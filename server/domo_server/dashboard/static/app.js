@@ -10,13 +10,13 @@ import { Overview } from "./overview.js";
 import { currentRoute } from "./router.js";
 import { RunPage } from "./run_page.js";
 import { RunsPage } from "./runs_page.js";
+import { keepAddress, whoIAm } from "./session.js";
 import { SiloPage } from "./silo_page.js";
 import { StartPage } from "./start_page.js";
 import { setUpTheme } from "./theme_switch.js";
 
 const NUM_EVENTS = 100;
 const LINK_WORDS = { live: "Live", lost: "Connection lost, trying again", wait: "Connecting" };
-const READ_ONLY = "Read-only. To change anything, open the log-in link of the coordinator.";
 
 const state = {
   status: null, run: null, runs: null, events: [], receivedAt: 0, isAdmin: false, link: "wait",
@@ -52,6 +52,8 @@ function draw() {
 /** Show the page of the address; a reader's focus goes to its top. */
 function go(isFirst) {
   route = currentRoute();
+  keepAddress();
+  showAlert("address", route.unknown);
   for (const [name, page] of Object.entries(pages)) page.host.hidden = name !== route.page;
   const parts = { run: "runs", compare: "runs", silo: "overview" };
   for (const link of document.querySelectorAll("[data-nav]")) {
@@ -134,10 +136,7 @@ function receive(message) {
 }
 
 async function askWhoIAm() {
-  const session = await getJson("api/v1/session").catch(() => ({ admin: false }));
-  state.isAdmin = session.admin;
-  setText(byId("role"), state.isAdmin ? "Logged in as admin" : READ_ONLY);
-  document.body.classList.toggle("admin", state.isAdmin);
+  state.isAdmin = await whoIAm();
   draw();
 }
 

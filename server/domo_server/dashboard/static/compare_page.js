@@ -8,7 +8,7 @@ import { STATE_WORDS } from "./header.js";
 import { historyOf } from "./history.js";
 import { compareLink, comparedRuns, runLink } from "./router.js";
 import { MAX_COMPARED } from "./runs_page.js";
-import { comparedKeys, showSetting } from "./settings.js";
+import { asMeant, comparedKeys, showSetting } from "./settings.js";
 
 const RESULTS = [
   ["state", (run) => STATE_WORDS[run.state] ?? run.state],
@@ -109,7 +109,8 @@ export class ComparePage {
   }
 
   drawTable(entries) {
-    const configs = entries.map(({ history }) => history.detail?.config ?? {});
+    const configs = entries.map(({ history }) => (
+      history.detail ? asMeant(history.detail.config, this.draw) : {}));
     const results = RESULTS.map(([key, of]) => ({ key, cells: entries.map(({ run }) => of(run)) }));
     const settings = comparedKeys(configs)
       .filter((row) => row.differs || !this.only.checked)

@@ -37,6 +37,9 @@ export function live(url, onMessage, onState) {
   };
   open();
   heardAt = openedAt;
+  // a page that the browser keeps for its back button would hold one of its few connections
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => event.persisted && open());
   setInterval(() => {
     const now = performance.now();
     if (now - heardAt < SILENT_MS) return;

@@ -9,16 +9,42 @@ const PAGES = [
   ["new", /^\/new$/],
 ];
 
-/** The page, what it is of, and the query: {page, id, query}. An unknown address is the overview. */
+/** What a query of a page may say; a page whose charts have a state adds its words. */
+export const KNOWN = {
+  overview: [], runs: [], run: [], compare: ["runs"], silo: [], new: ["from"],
+};
+
+/** Part of an address in its own letters; null: it is cut or mangled. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
+}
+
+/** What is wrong with a query, in words; null: nothing. */
+function unknownIn(page, query) {
+  const words = [...new Set(query.keys())].filter((word) => !KNOWN[page].includes(word));
+  if (!words.length) return null;
+  const known = KNOWN[page].length ? `Known here: ${KNOWN[page].join(", ")}.` : "This page takes none.";
+  return `This address has ${words.join(", ")}, which means nothing here and is passed over. ${known}`;
+}
+
+/**
+ * The page, what it is of, the query, and what is wrong with the address in words:
+ * {page, id, query, unknown}. An unknown address is the overview.
+ */
 export function currentRoute() {
-  const [path, query] = location.hash.slice(1).split("?");
+  const [path, text] = location.hash.slice(1).split("?");
+  const query = new URLSearchParams(text);
   for (const [page, pattern] of PAGES) {
     const found = pattern.exec(path);
-    if (found) {
-      return { page, id: decodeURIComponent(found[1] ?? ""), query: new URLSearchParams(query) };
-    }
+    const id = decoded(found?.[1] ?? "");
+    if (found && id !== null) return { page, id, query, unknown: unknownIn(page, query) };
   }
-  return { page: "overview", id: "", query: new URLSearchParams() };
+  const unknown = `There is no page ${path}. This is the overview.`;
+  return { page: "overview", id: "", query: new URLSearchParams(), unknown };
 }
 
 export const runLink = (id) => `#/runs/${encodeURIComponent(id)}`;

@@ -24,13 +24,31 @@ export function showSetting(value) {
 
 const sameAs = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
+/**
+ * A config with what it means where it says nothing: the default of a setting that is left out, or
+ * that an older version did not know; and of one without a value what that stands for.
+ */
+export function asMeant(config, onChange) {
+  const known = runOptions(onChange)?.config_schema.properties;
+  if (!known) return config;
+  const meant = { ...config };
+  for (const [key, { default: fallback, unset, unless = [] }] of Object.entries(known)) {
+    meant[key] ??= fallback ?? null;
+    if (meant[key] === null && unset !== undefined && unless.every((other) => config[other] == null)) {
+      meant[key] = unset;
+    }
+  }
+  return meant;
+}
+
 /** A list of all settings of one run; those that are not at their default stand out. */
-export function settingRows(host, config, onChange) {
+export function settingRows(host, given, onChange) {
   const known = runOptions(onChange)?.config_schema.properties ?? {};
+  const [config, plain] = [asMeant(given, onChange), asMeant({}, onChange)];
   const create = (key) => h("div", {}, h("dt", {}, key), h("dd", {}));
   keyed(host, Object.keys(config), (key) => key, create, (row, key) => {
     setText(row.lastChild, showSetting(config[key]));
-    const own = key in known && !sameAs(config[key], known[key].default);
+    const own = key in known && !sameAs(config[key], plain[key]);
     setAttr(row, "class", own ? "own" : null);
   });
 }

@@ -235,6 +235,7 @@ export class SiloPage {
     this.noProblems.hidden = problems.length > 0;
     this.problems.hidden = problems.length === 0;
     this.noEvents.hidden = newest.length > 0;
+    this.events.hidden = newest.length === 0;
     renderList(this.problems, problems);
     renderList(this.events, newest);
   }

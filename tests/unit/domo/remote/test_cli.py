@@ -421,23 +421,23 @@ def test_runs_filtered(federation: Federation) -> None:
 @pytest.mark.usefixtures("server")
 def test_one_run_and_runs_side_by_side(federation: Federation) -> None:
     old = federation.run_list[0]
-    config = {"method": "DOMO", "seed": 0, "fusion_coef": 0.9}
+    config = {"method": "DOMO", "seed": 0, "fusion_coef": 0.5, "local_epochs": 1.0}
     point = old.metrics[0].model_copy(update={"metrics": {"loss": 1.25, "accuracy": 0.75}})
     changed = {"run_id": "2-domo", "method": "DOMO", "config": config, "metrics": [point]}
     federation.run_list.insert(0, old.model_copy(update=changed))
     federation.run_list[1] = old.model_copy(update={"config": {"method": "FedAvg", "seed": 0}})
     shown = [" ".join(line.split()) for line in domo("run", "2-domo").splitlines()]
-    assert {"test accuracy 75.0 %", "fusion_coef 0.9", "method DOMO on digits"} <= set(shown)
+    assert {"test accuracy 75.0 %", "fusion_coef 0.5", "method DOMO on digits"} <= set(shown)
     assert json.loads(domo("run", "2-domo", "--json"))["config"] == config
     lines = [line.split() for line in domo("compare", "1-fedavg", "2-domo").splitlines()]
     assert lines[0] == ["1-fedavg", "2-domo"]
     assert ["test", "accuracy", "50.0", "%", "75.0", "%"] in lines
     assert ["test", "loss", "-", "1.25"] in lines
-    assert ["fusion_coef", "-", "0.9"] in lines
-    assert not any(line[0] == "seed" for line in lines)
+    assert ["fusion_coef", "0.9", "0.5"] in lines
+    assert not any(line[0] in ("seed", "local_epochs") for line in lines)
     assert "seed" in domo("compare", "1-fedavg", "2-domo", "--all")
     one, two = json.loads(domo("compare", "1-fedavg", "2-domo", "--json"))
-    assert (one["settings"]["fusion_coef"], two["settings"]["fusion_coef"]) == (None, 0.9)
+    assert (one["settings"]["fusion_coef"], two["settings"]["fusion_coef"]) == (0.9, 0.5)
     assert refused(2, "compare", "2-domo").startswith("what with what?")
     assert refused(6, "compare", "2-domo", "9-none").startswith("no run '9-none'")
     assert refused(6, "run", "9-none").startswith("no run '9-none'")

@@ -1,22 +1,23 @@
 """Who may change something: the bearer of the admin token, or of the cookie that log-in sets."""
 
 import hmac
-from typing import Annotated
 
-from fastapi import Query, Request
-from fastapi.responses import RedirectResponse
+from fastapi import Request
 
 from domo.errors import ConfigError
 from domo_server.dashboard.errors import ApiError
 
-_HOW = (
+HOW = (
     "Send 'Authorization: Bearer <token>' with the token in the file admin-token of the "
     "coordinator's state folder, or open the log-in link that it printed when it started."
 )
+"""How to be the admin."""
 
 
 class Admin:
     """Checks the two credentials; `require` is a FastAPI dependency.
+
+    There are two roles: the admin, who may change something, and everybody, who may read.
 
     The cookie holds a keyed hash, so it does not give the token away, needs no memory of sessions
     and ends with the token. Its name differs from token to token: cookies are shared by all ports
@@ -33,7 +34,7 @@ class Admin:
         if not token.strip():
             raise ConfigError("the admin token is empty; give one of at least 32 random characters")
         self._token = token.encode()
-        self._cookie = self._derive("session").encode()
+        self.cookie = self._derive("session")
         self.cookie_name = f"domo_{self._derive('name')[:8]}"
 
     def _derive(self, purpose: str) -> str:
@@ -41,13 +42,17 @@ class Admin:
 
     def _has_cookie(self, request: Request) -> bool:
         given = request.cookies.get(self.cookie_name, "")
-        return hmac.compare_digest(given.encode(), self._cookie)
+        return hmac.compare_digest(given.encode(), self.cookie.encode())
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the admin token."""
+        return hmac.compare_digest(given.encode(), self._token)
 
     def is_admin(self, request: Request) -> bool:
         """Whether the request carries either credential; a bearer's token goes before a cookie."""
         given = _bearer(request)
         if given is not None:
-            return hmac.compare_digest(given.encode(), self._token)
+            return self.is_token(given)
         return self._has_cookie(request)
 
     async def require(self, request: Request) -> None:
@@ -57,33 +62,22 @@ class Admin:
             ApiError: 401 without a valid credential, 403 if the cookie came from another origin.
         """
         if not self.is_admin(request):
-            message = f"only the admin may do this. {_HOW}"
+            message = f"only the admin may do this. {HOW}"
             raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
+        self.refuse_other_sites(request)
+
+    def refuse_other_sites(self, request: Request) -> None:
+        """Refuse other sites that use the admin's browser.
+
+        Raises:
+            ApiError: 403; the request has no bearer and comes from another origin.
+        """
         if _bearer(request) is None and not _same_origin(request):
             message = (
                 "this request came with the log-in cookie from another site. Use the dashboard's "
                 "own page, or send 'Authorization: Bearer <token>'."
             )
             raise ApiError(403, "cross_origin", message)
-
-    async def login(
-        self,
-        request: Request,
-        token: Annotated[str, Query(description="The admin token.")] = "",
-    ) -> RedirectResponse:
-        """Set the session cookie and go to the page."""
-        if not hmac.compare_digest(token.encode(), self._token):
-            message = f"this log-in link is not valid (any more). {_HOW}"
-            raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
-        response = RedirectResponse("/", 303)
-        response.set_cookie(
-            self.cookie_name,
-            self._cookie.decode(),
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return response
 
 
 def _bearer(request: Request) -> str | None:

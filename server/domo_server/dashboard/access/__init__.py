@@ -1,0 +1,1 @@
+"""Who may change something, and how a browser logs in and out."""

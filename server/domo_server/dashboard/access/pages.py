@@ -1,0 +1,30 @@
+"""Pages for people where a program would get JSON: they say what is wrong and what to do."""
+
+from html import escape
+from pathlib import Path
+
+from fastapi.responses import HTMLResponse
+from starlette.datastructures import Headers
+
+_STATIC = Path(__file__).parents[1] / "static"
+
+
+def wants_page(headers: Headers) -> bool:
+    """Whether a browser asks for a document; programs that take anything get JSON."""
+    return "text/html" in headers.get("accept", "").lower()
+
+
+def login_page(said: str = "", status: int = 200) -> HTMLResponse:
+    """The form for the token, with what was wrong with the last try."""
+    return _filled("login.html", said, status)
+
+
+def error_page(said: str, status: int) -> HTMLResponse:
+    """What is wrong with an address that somebody opened."""
+    return _filled("error.html", said, status)
+
+
+def _filled(name: str, said: str, status: int) -> HTMLResponse:
+    page = (_STATIC / name).read_text("utf-8")
+    words = said[:1].upper() + said[1:]
+    return HTMLResponse(page.replace("{{said}}", escape(words)), status)
