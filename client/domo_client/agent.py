@@ -3,14 +3,14 @@
 It uses the loop API like anybody else. Long-lived: it waits for further runs until stopped.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.utils.data import IterableDataset
 
 from domo.errors import (
     ConfigError,
@@ -20,17 +20,25 @@ from domo.errors import (
     TaskError,
     code_of,
 )
+from domo.model.flat import FlatModel
 from domo.tasks import TASKS, is_named
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
 from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
+from domo.training.ready import load_tests, load_train, look, look_of
+from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
 from domo_client.loop.rounds import Outcome
 from domo_client.loop.silo import Silo
 from domo_client.observe.messages import Ui
 from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
-from domo_client.telemetry.describe import task_errors
+
+log = logging.getLogger(__name__)
+
+CANNOT = "the model cannot be made ready here"
+PASSING = (OSError, MemoryError, torch.OutOfMemoryError)
+"""Why a look may fail and the same look succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,48 +141,43 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     root = options.data or options.cache
     train = evaluation = None
     if options.role == "trainer":
-        with task_errors(f"train_data of the task {name} failed"):
-            train = _loader(task.train_data(root, shard), options)
-            if not len(train):
-                raise DataError(f"training data in {root}: there is nothing in it")
-    with task_errors(f"eval_data of the task {name} failed"):
-        eval_data = getattr(task, "eval_data", None)
-        held_out = eval_data(root, shard) if eval_data else None
-        if held_out is not None:
-            tests = _loader(held_out, options)
-            evaluation = tests if len(tests) else None
+        train = load_train(task, root, shard, options.num_workers)
+        if not len(train):
+            raise DataError(f"training data in {root}: there is nothing in it")
+    tests = load_tests(task, root, shard, options.num_workers)
+    evaluation = tests if tests is not None and len(tests) else None
     if options.role == "evaluator" and evaluation is None:
         raise DataError(f"an evaluator needs test data, and there is none in {root}")
-    model = build(task, name, config.seed)
-    with task_errors(f"the model of the task {name} cannot be put on {options.device}"):
+    model = build_model(task, config.seed)
+    with task_errors(f"the model cannot be put on {options.device}"):
         model = model.to(options.device)
     return Work(task, model, train, evaluation)
 
 
-def build(task: Task, name: str, seed: int) -> nn.Module:
-    """The model of a task.
+def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tuple[str, ...]:
+    """Take a batch of each kind through the task, before the silo enrols.
+
+    What memory, a disk or a loader process has failed in may pass, and is left to the round, which
+    is tried again.
+
+    Returns:
+        What is no fault, and may be no wish either.
 
     Raises:
-        TaskError: It makes none.
+        TaskError: What is wrong with the task, its model or its data.
     """
-    with task_errors(f"build_model of the task {name} failed"):
-        model: Any = build_model(task, seed)
-    if not isinstance(model, nn.Module):
-        raise TaskError(f"build_model of the task {name} gave no module but {_kind(model)}")
-    return model
-
-
-def _loader(dataset: Any, options: AgentOptions) -> BatchLoader:
-    """Loads from a dataset that is one."""
-    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-        raise TaskError(
-            f"{_kind(dataset)} is no map-style dataset: it has to have a length, and items by index"
-        )
-    return BatchLoader(dataset, options.num_workers)
-
-
-def _kind(of: Any) -> str:
-    return type(of).__name__
+    with task_errors(CANNOT):
+        flat = FlatModel(work.model)
+    samples = len(work.train) if work.train else 0
+    how = look_of(offer.config, silo_id, samples, options.autocast)
+    try:
+        return look(work.task, flat, work.train, work.evaluation, how)
+    except TaskError as error:
+        cause = error.__cause__
+        if isinstance(cause, PASSING) or "DataLoader worker" in str(cause):
+            log.warning("%s; the first round tries again", error)
+            return ()
+        raise
 
 
 def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) -> Outcome | None:
@@ -215,6 +218,8 @@ def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome |
         work = prepare(offer, options)
         samples = len(work.train) if work.train else 0
         tests = len(work.evaluation) if work.evaluation else 0
+        for note in look_at(work, offer, silo.connection.session.silo_id, options):
+            log.warning("%s: %s", offer.task, note)
         ui.prepared(offer, samples, tests)
         for rnd in silo.rounds(work.model, samples=samples, eval_samples=tests, offer=offer):
             _one_round(silo, work, rnd, options, ui)

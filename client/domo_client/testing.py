@@ -5,10 +5,8 @@ def test_my_task():
         domo_client.testing.try_task(MyTask(), "data", coordinator.address)
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,15 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domo.errors import DomoError, TaskError
+from domo.errors import TaskError
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Section
 from domo.run_config import RunConfig
-from domo.seeds import generator_for, seed_for
+from domo.seeds import generator_for
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import Shard, Task
-from domo.training.batches import BatchLoader, seed_torch, torch_as_it_was
+from domo.training.batches import BatchLoader, torch_as_it_was
 from domo.training.initial import build_model
+from domo.training.ready import Look, load_tests, load_train, look
+from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
 from domo_client.loop.connect import connect
 
@@ -95,7 +95,7 @@ def try_task(
         sizes = {"samples": len(train), "eval_samples": len(tests) if tests else 0}
         for rnd in joined.rounds(model, offer=offer, **sizes):
             held[rnd.round_index] = _bytes_of(rnd.flat)
-            with _told(f"round {rnd.round_index + 1}"):
+            with task_errors(f"round {rnd.round_index + 1} fails"):
                 result = run_task_round(task, rnd, train, tests)
             losses += [result.metrics["loss"]] if result is not None else []
             if rnd.evaluation:
@@ -115,40 +115,26 @@ def _look(
     task: Task, root: Path, shard: Shard | None
 ) -> tuple[BatchLoader, BatchLoader | None, tuple[str, ...]]:
     """Call each method as a round does, on one batch."""
-    models = [_call("build_model()", build_model, task, 0) for _ in range(2)]
+    models = [build_model(task, 0) for _ in range(2)]
     flat, again = (FlatModel(model) for model in models)
     if _bytes_of(flat) != _bytes_of(again):
         raise TaskError(
             "build_model() gives other weights each time, though torch is seeded before it: draw "
             "from torch's global generator and from no other"
         )
-    train = _loaded("train_data", _call("train_data(root, shard)", task.train_data, root, shard))
-    load_eval = getattr(task, "eval_data", None)
-    held_out = _call("eval_data(root, shard)", load_eval, root, shard) if load_eval else None
-    tests = None if held_out is None else _loaded("eval_data", held_out)
-    batch, model = _augmented(task, train), models[0].train()
-    seed_torch(seed_for(0, "", 0, 0, "model"), CPU)
-    loss = _call("loss(model, batch)", task.loss, model, batch)
-    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        raise TaskError(f"loss(model, batch) must give one number with a gradient, got {loss!r}")
-    if not isfinite(float(loss.detach())):
-        raise TaskError(f"loss(model, batch) is {float(loss.detach())} on the first batch")
-    _call("loss(model, batch).backward()", loss.backward)
-    named = dict(model.named_parameters())
-    idle = [name for name, p in named.items() if p.requires_grad and p.grad is None]
-    notes = [f"no gradient reaches {name}" for name in idle]
+    train = _seen("train_data", load_train(task, root, shard))
+    tests = load_tests(task, root, shard)
+    tests = None if tests is None else _seen("eval_data", tests)
+    _see_augmented(task, train)
+    notes = look(task, flat, train, tests, Look(LOOK, -(-len(train) // LOOK)))
     if tests is None:
-        notes.append("there is no test data: the run has no accuracy from this silo")
-    else:
-        with torch.no_grad():
-            _check_sums(task, model.eval(), tests)
-    return train, tests, tuple(notes)
+        notes = (*notes, "there is no test data: the run has no accuracy from this silo")
+    return train, tests, notes
 
 
-def _loaded(what: str, dataset: Any) -> BatchLoader:
-    """A dataset whose items are the same each time."""
-    with _told(f"the dataset of {what}"):
-        loader = BatchLoader(dataset)
+def _seen(what: str, loader: BatchLoader) -> BatchLoader:
+    """A dataset that has items, which are the same each time."""
+    with task_errors(f"samples of {what} cannot be put into a batch"):
         if not len(loader):
             raise TaskError(f"the dataset of {what} is empty")
         first, again = (_first_batch(loader) for _ in range(2))
@@ -164,32 +150,17 @@ def _first_batch(loader: BatchLoader) -> Any:
     return next(loader.load([range(min(LOOK, len(loader)))]))
 
 
-def _augmented(task: Task, train: BatchLoader) -> Any:
-    batch, augment = _first_batch(train), getattr(task, "augment", None)
+def _see_augmented(task: Task, train: BatchLoader) -> None:
+    """See that a batch is augmented in the same way each time."""
+    augment, what = getattr(task, "augment", None), "augment(batch, generator)"
     if augment is None:
-        return batch
-    what = "augment(batch, generator)"
-    first, again = (
-        _call(what, augment, _first_batch(train), generator_for(0, "", 0, 0, "augment"))
-        for _ in range(2)
-    )
-    if not _same(first, again):
-        raise TaskError(f"{what} gives another batch each time: draw from `generator` alone")
-    return first
-
-
-def _check_sums(task: Task, model: torch.nn.Module, tests: BatchLoader) -> None:
-    what = "evaluate(model, batch)"
-    sums = _call(what, task.evaluate, model, _first_batch(tests))
-    if not isinstance(sums, Mapping):
-        raise TaskError(f"{what} must give metric name -> (sum, count), got {sums!r}")
-    for name, pair in sums.items():
-        try:
-            total, num = map(float, pair)
-        except (TypeError, ValueError):
-            raise TaskError(f"{what}[{name!r}] must be (sum, count), got {pair!r}") from None
-        if not isfinite(total) or num < 0:
-            raise TaskError(f"{what}[{name!r}] is ({total:g}, {num:g}) on the first batch")
+        return
+    with task_errors(f"{what} fails"):
+        first, again = (
+            augment(_first_batch(train), generator_for(0, "", 0, 0, "augment")) for _ in range(2)
+        )
+        if not _same(first, again):
+            raise TaskError(f"{what} gives another batch each time: draw from `generator` alone")
 
 
 def _compare(task: Task, config: RunConfig, silo: SimulatedSilo, held: Mapping[int, str]) -> None:
@@ -219,19 +190,3 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(_same, a, b))
     return bool(a == b)
-
-
-def _call(what: str, call: Callable[..., Any], *args: Any) -> Any:
-    with _told(what):
-        return call(*args)
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """What the author's code raises, as what is wrong with the task."""
-    try:
-        yield
-    except DomoError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise TaskError(f"{what} fails: {type(error).__name__}: {error}") from error

@@ -134,6 +134,8 @@ class LocalSGD(torch.optim.SGD):
         for p in self.params:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
+            elif p.grad.is_sparse:  # of nn.Embedding(sparse=True); momentum is dense anyway
+                p.grad = p.grad.to_dense()
         if self.shift is not None:
             grads = [p.grad for p in self.params if p.grad is not None]
             torch._foreach_add_(grads, self.shift)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
-from domo.errors import ConfigError, DivergenceError
+from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Layout, Section
@@ -23,6 +23,7 @@ from domo.tasks.base import Sum, Task
 from domo.training.batches import BatchLoader, configure_torch
 from domo.training.initial import build_initial, build_model
 from domo.training.local_round import LocalRound
+from domo.training.ready import look, look_of
 from domo.training.round_data import LocalResult, RoundNumbers
 from domo.training.task_round import run_task_round
 from domo.update_format import decode, encode_result
@@ -163,6 +164,12 @@ def simulate(
     x = vectors[Section.TRAINABLE]
     mbar = torch.zeros_like(x) if config.kernel.average else None
     buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
+    for silo in silos:
+        try:
+            how = look_of(config, silo.silo_id, samples.get(silo.silo_id, 0))
+            look(task, flat, silo.train, silo.evaluation, how)
+        except TaskError as error:
+            raise TaskError(f"{silo.silo_id}: {error}") from error
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
     residuals: dict[str, Tensor | None] = {}
 

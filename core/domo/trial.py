@@ -14,8 +14,9 @@ from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
 from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task
-from domo.training.batches import BatchLoader, torch_as_it_was
+from domo.training.batches import torch_as_it_was
 from domo.training.initial import task_of
+from domo.training.ready import load_tests, load_train, loader
 
 DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
 """The demo: about a second of training on embedded data."""
@@ -84,10 +85,12 @@ def laid_over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 
 
 def _silo(name: str, held: Any) -> SimulatedSilo:
-    train, test = held if isinstance(held, tuple) else (held, None)
+    given, test = held if isinstance(held, tuple) else (held, None)
+    train = loader(f"the training data of {name}", given)
     if not len(train):
         raise ConfigError(f"the training data of {name} are empty")
-    return SimulatedSilo(name, BatchLoader(train), BatchLoader(test) if test is not None else None)
+    tests = loader(f"the test data of {name}", test) if test is not None else None
+    return SimulatedSilo(name, train, tests)
 
 
 def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
@@ -97,11 +100,8 @@ def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
 
 def load_silo(task: Task, name: str, root: Path, shard: Shard | None) -> SimulatedSilo:
     """A silo with its data; without a shard, all that lies in `root` is its own."""
-    train = BatchLoader(task.train_data(root, shard))
-    load_eval = getattr(task, "eval_data", None)
-    held_out = load_eval(root, shard) if load_eval else None
-    evaluation = BatchLoader(held_out) if held_out is not None and len(held_out) else None
-    return SimulatedSilo(name, train, evaluation)
+    train, evaluation = load_train(task, root, shard), load_tests(task, root, shard)
+    return SimulatedSilo(name, train, evaluation if evaluation and len(evaluation) else None)
 
 
 def shard_silos(

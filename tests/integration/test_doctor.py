@@ -462,7 +462,7 @@ def test_code_of_a_task_that_raises(plain: Coordinator, tmp_path: Path) -> None:
     args = flags(plain.address, tmp_path, None, "--data", str(tmp_path), "--dashboard", plain.url)
     for task, check, text in (
         ("tests.support.tasks.bad:Unreadable", "data", "patients.csv has no column 'age'"),
-        ("tests.support.tasks.bad:Linear", "dummy round", "the round fails: IndexError"),
+        ("tests.support.tasks.bad:Linear", "dummy round", "loss(model, batch) fails: IndexError"),
         ("tests.support.tasks.bad:Absent", "task", "has no 'Absent'"),
         ("tests.support.tasks.bad:Chatty", "data", "SystemExit: the licence has expired"),
     ):

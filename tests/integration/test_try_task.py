@@ -79,12 +79,15 @@ WRONG = [
         {"augment": lambda self, b, g: (torch.rand(9, 4), b[1][:9])},
         "from `generator` alone",
     ),
-    ({"loss": lambda self, m, b: m(b[0])}, "must give one number with a gradient"),
+    (
+        {"loss": lambda self, m, b: m(b[0])},
+        r"must give one number, and gives a tensor of shape \[32",
+    ),
     ({"loss": lambda self, m, b: torch.zeros(())}, "must give one number with a gradient"),
     ({"loss": lambda self, m, b: m(b[0]).sum() / 0}, "loss.* is -?inf on the first batch"),
     ({"loss": fails}, r"loss\(model, batch\) fails"),
     ({"loss": exits}, r"loss\(model, batch\) fails: SystemExit: the licence has expired"),
-    ({"evaluate": lambda self, m, b: 0.5}, "metric name -> "),
+    ({"evaluate": lambda self, m, b: 0.5}, r"must give metric -> \(sum, count\), and gives 0\.5"),
     ({"evaluate": lambda self, m, b: {"accuracy": 0.5}}, r"\['accuracy'\] must be \(sum, count\)"),
     ({"evaluate": lambda self, m, b: {"x": (float("nan"), 1)}}, r"\['x'\] is \(nan, 1\)"),
 ]

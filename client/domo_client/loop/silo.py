@@ -29,6 +29,7 @@ from domo.model.flat import FlatModel, digest
 from domo.model.layout import Section
 from domo.training.batches import configure_torch
 from domo.training.local_round import LocalRound
+from domo.training.task_errors import task_errors
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.loop.rounds import Outcome, Rounds
@@ -36,7 +37,7 @@ from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import Offer, UnknownRunError
 from domo_client.rpc.presence import Presence
 from domo_client.state.folder import SiloState
-from domo_client.telemetry.describe import describe, sendable, task_errors
+from domo_client.telemetry.describe import describe, sendable
 from domo_client.telemetry.log_tail import LogTail
 from domo_client.telemetry.resources import measure
 

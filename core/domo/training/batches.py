@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from domo.errors import TaskError
 from domo.seeds import generator_for
 from domo.tasks.base import Collated
 from domo.training.devices import page_locked
@@ -127,9 +128,19 @@ class BatchLoader:
     Args:
         dataset: Map-style dataset with deterministic items.
         num_workers: Loader processes; any number gives the same batches.
+
+    Raises:
+        TaskError: It is no map-style dataset.
     """
 
     def __init__(self, dataset: Dataset[Any], num_workers: int = 0):
+        kind = type(dataset)
+        indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
+        if isinstance(dataset, IterableDataset) or not indexed:
+            given = "None" if dataset is None else kind.__name__
+            raise TaskError(
+                f"{given} is no map-style dataset: it has to have a length, and items by index"
+            )
         self.dataset, self._num_workers = dataset, num_workers
         self._source = _Stacked(dataset) if stacks_itself(dataset) else dataset
         self._plan = _Plan()

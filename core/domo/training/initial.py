@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +10,13 @@ from torch import Tensor, nn
 from domo.errors import TaskError
 from domo.inputs.images import ImageSettings
 from domo.model.flat import FlatModel
-from domo.model.layout import Layout, Section
+from domo.model.layout import Layout, Section, plain
 from domo.model.model_file import save_model
 from domo.run_config import RunConfig
 from domo.seeds import seed_for
 from domo.tasks import load_task
 from domo.tasks.base import Task
+from domo.training.task_errors import kind_of, task_errors
 
 
 def task_of(config: RunConfig) -> Task:
@@ -37,12 +39,11 @@ def build_initial(
     module = build_model(task, seed)
     if weights is not None:
         try:
-            module.load_state_dict(dict(weights))
+            plain(module).load_state_dict(dict(weights))
         except RuntimeError as error:
             told = " ".join(str(error).split())  # torch's has many lines
             raise TaskError(f"the weights do not fit the task's model: {told}") from error
-    flat = FlatModel(module)
-    return flat.layout, flat.read_all()
+    return whole(module)
 
 
 def about_initial(task_name: str, seed: int, images: ImageSettings | None) -> dict[str, str]:
@@ -57,12 +58,33 @@ def save_initial(module: nn.Module, path: Path | str) -> None:
     Raises:
         TaskError: The module cannot be trained in a federation.
     """
+    save_model(Path(path), *whole(module))
+
+
+def whole(module: nn.Module) -> tuple[Layout, dict[Section, Tensor]]:
+    """All of a module, as a run may start from.
+
+    Raises:
+        TaskError: The module cannot be trained in a federation.
+    """
     flat = FlatModel(module)
-    save_model(Path(path), flat.layout, flat.read_all())
+    named = flat.layout.split(Section.TRAINABLE, flat.vector)
+    for name, values in named.items():
+        if not torch.isfinite(values).all():
+            raise TaskError(f"parameter {name} has values that are not finite: no run starts there")
+    return flat.layout, flat.read_all()
 
 
 def build_model(task: Task, seed: int) -> nn.Module:
-    """The task's model, with torch seeded as everywhere in a run of this seed."""
+    """The task's model, with torch seeded as everywhere in a run of this seed.
+
+    Raises:
+        TaskError: It makes none.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "", 0, 0, "initial model"))
-        return task.build_model()
+        with task_errors("build_model() fails"):
+            model: Any = task.build_model()
+    if not isinstance(model, nn.Module):
+        raise TaskError(f"build_model() must give a torch.nn.Module, and gives {kind_of(model)}")
+    return model

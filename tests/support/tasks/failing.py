@@ -28,7 +28,8 @@ class FailingTask(GatedTask):
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:  # type: ignore[override]
         path = self.root / "fail"
-        kind = path.read_text() if path.exists() else ""
+        begun = (self.root / "training-0").exists()  # not in the look before the run
+        kind = path.read_text() if begun and path.exists() else ""
         images, labels = batch
         if kind == "exception":
             raise RuntimeError("the scanner's licence has expired\nwith a second line")

@@ -115,10 +115,10 @@ class LazyTests(Broken):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("LazyTests", r"eval_data of the task \S+:LazyTests failed: ImportError: no pydicom here"),
+        ("LazyTests", r"eval_data\(root, shard\) fails: ImportError: no pydicom here"),
         ("Empty", r"training data in .*: there is nothing in it"),
-        ("Broken", r"build_model of the task \S+:Broken failed: ZeroDivisionError: width / 0"),
-        ("BrokenTests", r"eval_data of the task .* failed: FileNotFoundError: .*scans\.csv"),
+        ("Broken", r"build_model\(\) fails: ZeroDivisionError: width / 0"),
+        ("BrokenTests", r"eval_data\(root, shard\) fails: FileNotFoundError: .*scans\.csv"),
     ],
 )
 def test_what_a_task_of_ones_own_may_do_wrong(name: str, text: str, tmp_path: Path) -> None:
@@ -130,12 +130,12 @@ def test_what_a_task_of_ones_own_may_do_wrong(name: str, text: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("TooLarge", "the model of the task .*:TooLarge cannot be put on cpu: out of memory: CUDA"),
-        ("NoModel", "build_model of the task .*:NoModel gave no module but NoneType"),
-        ("Exhausted", "train_data of the task .*:Exhausted failed: MemoryError"),
+        ("TooLarge", "the model cannot be put on cpu: out of memory: CUDA"),
+        ("NoModel", r"build_model\(\) must give a torch\.nn\.Module, and gives None"),
+        ("Exhausted", r"train_data\(root, shard\) fails: MemoryError"),
         ("Endless", "Data is no map-style dataset: it has to have a length, and items by index"),
         ("NoLength", "list_iterator is no map-style dataset"),
-        ("Chatty", "train_data of the task .*:Chatty failed: SystemExit: the licence has expired"),
+        ("Chatty", r"train_data\(root, shard\) fails: SystemExit: the licence has expired"),
     ],
 )
 def test_what_cannot_be_made_ready_is_a_reason_to_decline(

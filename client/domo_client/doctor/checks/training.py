@@ -19,13 +19,15 @@ from domo.ops.findings import (
 from domo.run_config import RunConfig
 from domo.tasks import load_task
 from domo.training.batches import configure_torch
+from domo.training.initial import build_model
 from domo.training.local_round import LocalRound
+from domo.training.ready import Look, look
 from domo.training.round_data import RoundNumbers
+from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
-from domo_client.agent import AgentOptions, MissingDataError, Work, build, parse_shard, prepare
+from domo_client.agent import AgentOptions, MissingDataError, Work, parse_shard, prepare
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.rpc.control import Offer
-from domo_client.telemetry.describe import task_errors
 
 STEPS = 3
 CALM_LR = 1e-4
@@ -41,7 +43,7 @@ def model(setup: Setup, facts: Facts) -> Iterator[Finding]:
         return
     for name in setup.tasks:
         try:
-            module = build(load_task(name), name, 0)
+            module = build_model(load_task(name), 0)
             with task_errors("the model cannot be made ready here"):
                 layout = FlatModel(module).layout
         except DomoError as error:
@@ -144,14 +146,16 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
         configure_torch(1, facts.device)
         try:
             with task_errors("the round fails"):
-                text = _steps(setup, facts, name, work)
+                text, notes = _steps(setup, facts, name, work)
         except DomoError as error:
             yield problem(f"{name}: {_first(error)}", _mend(error))
         else:
             yield ok(f"{name}: {text}; nothing was sent")
+            for note in notes:
+                yield warning(f"{name}: {note}", "see that the model's forward uses it")
 
 
-def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> str:
+def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> tuple[str, tuple[str, ...]]:
     assert facts.device is not None
     config = _config(name)
     flat = FlatModel(work.model.to(facts.device))
@@ -165,17 +169,18 @@ def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> str:
         run_seed=0,
         kernel=config.kernel,
     )
+    autocast = torch.bfloat16 if setup.precision == "bf16" else None
+    a_pass = -(-len(work.train) // config.batch_size) if work.train else 0
+    how = Look(config.batch_size, max(STEPS, a_pass), autocast)
+    notes = look(work.task, flat, work.train, work.evaluation, how)
     rnd = LocalRound(flat, numbers, flat.read(Section.TRAINABLE))
     done = []
     if work.evaluation:
-        first = range(min(config.batch_size, len(work.evaluation)))
-        rnd.evaluate(work.task.evaluate, work.evaluation.load([first]))
-        done.append(f"a batch of {len(first)} tested")
+        done.append(f"a batch of {min(config.batch_size, len(work.evaluation))} tested")
     if work.train:
-        autocast = torch.bfloat16 if setup.precision == "bf16" else None
         run_task_round(work.task, rnd, work.train, None, autocast)
         done.insert(0, f"{STEPS} steps made, train loss {rnd.metrics['loss']:.4f}")
-    return f"on {facts.device}: " + ", ".join(done)
+    return f"on {facts.device}: " + ", ".join(done), notes
 
 
 def _first(error: DomoError) -> str:

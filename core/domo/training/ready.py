@@ -1,0 +1,272 @@
+"""A task is made ready: what its methods give is looked at once, before the first round.
+
+The agent, the doctor, the simulation and `try_task` all look here, so that what is wrong is said in
+the same words wherever it is found first, and never in round 50.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from domo.errors import TaskError
+from domo.methods import Hyperparameters, make_kernel
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
+from domo.run_config import RunConfig
+from domo.seeds import generator_for, seed_for
+from domo.tasks.base import Shard, Task
+from domo.training.batches import BatchLoader, seed_torch, to_device
+from domo.training.local_round import LocalRound
+from domo.training.round_data import RoundNumbers
+from domo.training.task_errors import kind_of, task_errors, text_of
+from domo.training.task_round import autocast
+
+TRAIN, TESTS = "train_data(root, shard)", "eval_data(root, shard)"
+AUGMENT, LOSS, EVALUATE = (
+    "augment(batch, generator)",
+    "loss(model, batch)",
+    "evaluate(model, batch)",
+)
+CURE = "give domo.Sum(total, num) for each metric, such as Sum(correct, len(labels))"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a task is looked at.
+
+    Attributes:
+        batch_size: b.
+        num_steps: P.
+        autocast: Lower precision inside the forward pass.
+        evaluates: Whether models are tested at all.
+    """
+
+    batch_size: int
+    num_steps: int = 1
+    autocast: torch.dtype | None = None
+    evaluates: bool = True
+
+
+def look_of(
+    config: RunConfig, silo_id: str, num_samples: int, autocast: torch.dtype | None = None
+) -> Look:
+    """How a silo's part of a run is looked at."""
+    steps = config.steps_at(0, silo_id, num_samples) if num_samples else 1
+    return Look(config.batch_size, steps, autocast, bool(config.evaluate_every))
+
+
+def loader(what: str, dataset: Any, num_workers: int = 0) -> BatchLoader:
+    """Loads from what `train_data` or `eval_data` gives; it may be empty.
+
+    Raises:
+        TaskError: It is no dataset.
+    """
+    with task_errors(f"the dataset of {what} cannot be read"):
+        made = BatchLoader(dataset, num_workers)
+        len(made)
+    return made
+
+
+def load_train(task: Task, root: Path, shard: Shard | None, num_workers: int = 0) -> BatchLoader:
+    """The training data of a task.
+
+    Raises:
+        TaskError: They cannot be had, or are no dataset.
+    """
+    with task_errors(f"{TRAIN} fails"):
+        dataset = task.train_data(root, shard)
+    return loader("train_data", dataset, num_workers)
+
+
+def load_tests(
+    task: Task, root: Path, shard: Shard | None, num_workers: int = 0
+) -> BatchLoader | None:
+    """The test data of a task; None: it has none.
+
+    Raises:
+        TaskError: They cannot be had, or are no dataset.
+    """
+    with task_errors(f"{TESTS} fails"):
+        load = getattr(task, "eval_data", None)
+        dataset = load(root, shard) if load else None
+    return None if dataset is None else loader("eval_data", dataset, num_workers)
+
+
+def look(
+    task: Task,
+    flat: FlatModel,
+    train: BatchLoader | None,
+    tests: BatchLoader | None,
+    how: Look,
+) -> tuple[str, ...]:
+    """Take a batch of each kind through the task, as a round does. No step is made.
+
+    Args:
+        task: Its `augment`, `loss` and `evaluate` are called.
+        flat: Its model, on its device. Buffers are put back as they were.
+        train: Training data.
+        tests: Test data.
+        how: As the run has it.
+
+    Returns:
+        What is no fault, and may be none of the author's wishes either.
+
+    Raises:
+        TaskError: What is wrong, with which method, and what to do.
+    """
+    device = flat.vector.device
+    sections = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
+    before = {section: flat.read(section) for section in sections}
+    notes: list[str] = []
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            if tests is not None and len(tests) and how.evaluates:
+                _look_at_tests(task, flat, tests, how)
+            if train is not None and len(train):
+                notes += _look_at_training(task, flat, train, how)
+            flat.check()
+            flat.read(Section.FLOAT_BUFFER)
+        finally:
+            for section, values in before.items():
+                flat.load(section, values)
+            for p in flat.params:
+                p.grad = None
+    return tuple(notes)
+
+
+def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -> None:
+    batch = _batch("eval_data", tests, range(min(how.batch_size, len(tests))))
+    rnd = _round(flat, how)
+
+    def evaluate(model: nn.Module, given: Any) -> Mapping[str, Any]:
+        with task_errors(f"{EVALUATE} fails"):
+            measured: Any = task.evaluate(model, given)
+        _check_measured(measured)
+        return measured  # type: ignore[no-any-return]
+
+    with task_errors(EVALUATE):
+        rnd.evaluate(evaluate, [batch])
+
+
+def _check_measured(measured: Any) -> None:
+    """See that `evaluate` gives metric -> (sum, count) on the first batch."""
+    if not isinstance(measured, Mapping):
+        raise TaskError(
+            f"{EVALUATE} must give metric -> (sum, count), and gives {kind_of(measured)}"
+        )
+    if not measured:
+        raise TaskError(
+            f"{EVALUATE} gives no metric, though there are test data: {CURE}; or let eval_data "
+            "give None"
+        )
+    for name, pair in measured.items():
+        where = f"{EVALUATE}[{name!r}]"
+        if not isinstance(name, str):
+            raise TaskError(f"{where}: the name of a metric is a text")
+        if hasattr(pair, "values") and not isinstance(pair, Mapping):
+            continue  # a table of domo.metrics
+        if isinstance(pair, str | bytes | Mapping) or not isinstance(pair, Iterable):
+            raise TaskError(f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}")
+        try:
+            total, num = map(float, pair)
+        except (TypeError, ValueError, RuntimeError):
+            raise TaskError(
+                f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}"
+            ) from None
+        if not (math.isfinite(total) and math.isfinite(num)) or num < 0:
+            raise TaskError(
+                f"{where} is ({total:g}, {num:g}) on the first batch: a sum is finite, and a count "
+                "is 0 or more"
+            )
+
+
+def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look) -> list[str]:
+    model, n = flat.module, len(train)
+    model.train()
+    rnd = _round(flat, how)
+    loss = _loss(task, rnd, train, range(min(how.batch_size, n)), how)
+    with task_errors(f"{LOSS}.backward() fails"):
+        loss.backward()  # type: ignore[no-untyped-call]
+    named = flat.layout.section(Section.TRAINABLE)
+    grads = {e.name: p.grad for e, p in zip(named, flat.params, strict=True)}
+    idle = [name for name, grad in grads.items() if grad is None]
+    if len(idle) == len(grads):
+        raise TaskError(f"{LOSS} reaches no parameter of the model: is it another model's loss?")
+    for name, grad in grads.items():
+        if grad is not None and not torch.isfinite(grad.to_dense()).all():
+            raise TaskError(
+                f"the gradient of {name} is not finite on the first batch: look for a logarithm, a "
+                "root or a quotient at 0 in the loss"
+            )
+    if getattr(task, "batch_plan", None) is None:
+        _look_at_a_lone_sample(task, rnd, train, how)
+    return [f"no gradient reaches {name}" for name in idle]
+
+
+def _loss(task: Task, rnd: LocalRound, train: BatchLoader, indices: Any, how: Look) -> Tensor:
+    """The loss of a batch, seen to be one number with a gradient."""
+    batch, augment = _batch("train_data", train, indices), getattr(task, "augment", None)
+    if augment is not None:
+        with task_errors(f"{AUGMENT} fails"):
+            batch = augment(batch, generator_for(0, "", 0, 0, "augment"))
+    seed_torch(seed_for(0, "", 0, 0, "model"), rnd.device)
+    with task_errors(f"{LOSS} fails"), autocast(rnd.device, how.autocast):
+        loss: Any = task.loss(rnd.model, to_device(batch, rnd.device))
+    if not isinstance(loss, Tensor):
+        cure = ": leave out .item() or float()" if isinstance(loss, float) else ""
+        raise TaskError(
+            f"{LOSS} must give one number with a gradient, as a tensor, and gives {kind_of(loss)}"
+            f"{cure}"
+        )
+    if loss.numel() != 1:
+        raise TaskError(
+            f"{LOSS} must give one number, and gives {kind_of(loss)}: take its mean over the batch"
+        )
+    if loss.is_complex() or not loss.is_floating_point():
+        raise TaskError(f"{LOSS} must give a real number, and gives {loss.dtype}")
+    if not loss.requires_grad:
+        raise TaskError(
+            f"{LOSS} must give one number with a gradient, and this one has none: leave out "
+            ".detach(), .item() and torch.no_grad()"
+        )
+    if not math.isfinite(float(loss.detach())):
+        raise TaskError(
+            f"{LOSS} is {float(loss.detach())} on the first batch: look for samples that are not "
+            "finite, and labels that the model has no output for"
+        )
+    return loss
+
+
+def _look_at_a_lone_sample(task: Task, rnd: LocalRound, train: BatchLoader, how: Look) -> None:
+    """A last batch of one sample: BatchNorm refuses it, and the round would fail for ever."""
+    n, batches = len(train), math.ceil(len(train) / how.batch_size)
+    if n % how.batch_size != 1 or how.num_steps < batches:
+        return
+    batch, augment = _batch("train_data", train, [n - 1]), getattr(task, "augment", None)
+    try:
+        if augment is not None:
+            batch = augment(batch, generator_for(0, "", 0, 1, "augment"))
+        with torch.no_grad(), autocast(rnd.device, how.autocast):
+            task.loss(rnd.model, to_device(batch, rnd.device))
+    except Exception as error:
+        raise TaskError(
+            f"{LOSS} fails with a batch of one sample, which is the last of {n} samples by "
+            f"{how.batch_size}: {text_of(error)}. Use a batch_size that leaves no single one, "
+            "GroupNorm in place of BatchNorm, or a batch_plan"
+        ) from error
+
+
+def _batch(what: str, data: BatchLoader, indices: Any) -> Any:
+    with task_errors(f"samples of {what} cannot be put into a batch"):
+        return next(data.load([indices]))
+
+
+def _round(flat: FlatModel, how: Look) -> LocalRound:
+    """A round in which nothing is trained."""
+    kernel = make_kernel("FedAvg", Hyperparameters())
+    return LocalRound(flat, RoundNumbers("", 0, 1, 1, 1.0, how.batch_size, 0, kernel), flat.vector)
