@@ -510,6 +510,42 @@ def test_a_run_is_paused_and_resumed(app: FastAPI, federation: Federation) -> No
     refused(post("resume"), 409, "run_ended", "1-fedavg is open")
 
 
+def test_what_is_said_of_a_run_is_changed(app: FastAPI) -> None:
+    def patch(body: Any, run_id: str = "1-fedavg", **kwargs: Any) -> httpx.Response:
+        path = f"/api/v1/runs/{run_id}"
+        return ask(app, "PATCH", path, json=body, **{"headers": BEARER, **kwargs})
+
+    answer = patch({"tags": [" base  line ", "a", "a"], "notes": "first\r\nsecond\n"})
+    assert answer.status_code == 200
+    assert answer.json()["tags"] == ["base line", "a"]
+    assert answer.json()["notes"] == "first\nsecond"
+    assert patch({"archived": True}).json()["tags"] == ["base line", "a"]
+    assert patch({}).json()["archived"] is True
+    (summary,) = get(app, "/runs").json()
+    assert (summary["archived"], summary["notes"]) == (True, "first\nsecond")
+    about = get(app, "/runs/1-fedavg/history.json").json()["run"]
+    assert (about["tags"], about["notes"]) == (["base line", "a"], "first\nsecond")
+    for wrong, word in (
+        ({"tags": ["a,b"]}, "without commas"),
+        ({"tags": ["a\u202eb"]}, "can be printed"),
+        ({"tags": ["x" * 41]}, "1 to 40"),
+        ({"tags": [str(i) for i in range(21)]}, "at most 20"),
+        ({"tags": "a"}, "tags: "),
+        ({"notes": "\x1b[2J"}, "cannot be printed"),
+        ({"notes": "x" * 4001}, "at most 4000"),
+        ({"archived": "yes"}, "archived: "),
+        ({"name": "other"}, "name: "),
+        ([], "not a JSON object"),
+    ):
+        refused(patch(wrong), 422, "invalid_request", word)
+    refused(patch({"notes": "x" * 70_000}), 413, "too_large", "65536")
+    refused(patch({"archived": True}, "9-none"), 404, "not_found", "9-none")
+    refused(patch({"archived": False}, headers={}), 401, "unauthorized")
+    other = {"headers": {"Sec-Fetch-Site": "cross-site"}, "cookies": COOKIE}
+    refused(patch({"archived": False}, **other), 403, "cross_origin")
+    assert get(app, "/runs").json()[0]["archived"] is True
+
+
 def test_a_silo_is_dropped_and_taken_back(app: FastAPI, federation: Federation) -> None:
     def post(what: str, silo: str = "site-a", **kwargs: Any) -> httpx.Response:
         return ask(app, "POST", f"/api/v1/silos/{silo}/{what}", headers=BEARER, **kwargs)
@@ -922,6 +958,7 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI, federation: Feder
         ("GET", "/api/v1/runs"),
         ("POST", "/api/v1/runs"),
         ("GET", "/api/v1/runs/{run_id}"),
+        ("PATCH", "/api/v1/runs/{run_id}"),
         ("GET", "/api/v1/runs/{run_id}/rounds"),
         ("GET", "/api/v1/runs/{run_id}/history.json"),
         ("GET", "/api/v1/runs/{run_id}/history.csv"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from domo.api.edit import RunEdit
 from tests.support.played.lab import RUN_ID, opened, play
 
 
@@ -33,6 +34,26 @@ def test_a_run_that_ends_while_its_row_is_read_is_shown_as_ended(
             detail = await shown
             assert detail is not None
             assert (detail.state, detail.rounds_done) == ("FINISHED", 1)
+
+    play(scene())
+
+
+def test_what_is_said_of_a_run_outlives_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        config = {"roster": ["site-a"], "num_rounds": 1, "notes": "of its config"}
+        async with opened(tmp_path, **config) as lab:
+            shown = await lab.view.run(RUN_ID)
+            assert shown is not None
+            assert (shown.tags, shown.notes, shown.archived) == ((), "of its config", False)
+            await lab.view.edit(RUN_ID, RunEdit(tags=("a", "b")))
+            assert await lab.send("site-a")
+            await lab.until(lambda: lab.c.queue.current is None, "the end")
+            summary = await lab.view.edit(RUN_ID, RunEdit(notes="", archived=True))
+            assert list(summary.tags) == ["a", "b"]
+            (summary,) = await lab.view.runs()
+            assert (summary.notes, summary.archived) == ("", True)
+            (event, _) = await lab.view.events(kinds=["run-edited"])
+            assert event.text == f"of {RUN_ID} the admin has changed tags"
 
     play(scene())
 

@@ -125,6 +125,18 @@ class Coordinator(Rest):
         """Stop a run for good."""
         return self.post(RunSummary, f"/runs/{quoted(run_id)}/stop")
 
+    def edit(
+        self,
+        run_id: str,
+        tags: Sequence[str] | None = None,
+        notes: str | None = None,
+        archived: bool | None = None,
+    ) -> RunSummary:
+        """Change what is said of a run; what is None stays."""
+        wanted = {"tags": tags, "notes": notes, "archived": archived}
+        body = {name: value for name, value in wanted.items() if value is not None}
+        return self.patch(RunSummary, f"/runs/{quoted(run_id)}", body)
+
     def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
         """Leave a silo out until `undrop`."""
         return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/drop", {"reason": reason})

@@ -160,6 +160,11 @@ class RunSummary(_Frozen):
     """Estimate: the rounds to come, by the median of the last ones without what was stalled."""
     complete: bool | None = None
     """Whether every sampled silo contributed to every committed round."""
+    tags: Sequence[str] = ()
+    notes: str = ""
+    """What people say of it; at first as in its config."""
+    archived: bool = False
+    """Whether lists leave it out unless they are asked for it."""
     stalled: str | None = None
     """Why it makes no progress and what to do, in words; None: nothing is known to hold it up."""
     stalled_s: float | None = None

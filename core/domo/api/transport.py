@@ -70,6 +70,10 @@ class Rest:
         """Change something."""
         return understood(kind, self._request("POST", path, body, None))
 
+    def patch(self, kind: type[T], path: str, body: Any) -> T:
+        """Change a part of something."""
+        return understood(kind, self._request("PATCH", path, body, None))
+
     def _request(self, method: str, path: str, body: Any, query: Mapping[str, Any] | None) -> bytes:
         with self.faults():
             answer = self.http.request(method, self.api(path), json=body, params=query)

@@ -108,6 +108,37 @@ def stop_run(server: str, which: str, token: str) -> None:
     say(f"{run.run_id}: {ended or 'stopping'}")
 
 
+def edit_run(
+    server: str,
+    which: str,
+    tags: Sequence[str],
+    untags: Sequence[str],
+    notes: str | None,
+    archived: bool | None,
+    token: str,
+) -> None:
+    """Change a run's tags, notes and place in lists.
+
+    Raises:
+        ConfigError: Nothing is to be changed, or a tag is to go that it does not have.
+    """
+    if not (tags or untags) and notes is None and archived is None:
+        raise ConfigError("what is to change? Give --tag, --untag, --notes, --archive, --unarchive")
+    with Coordinator(server, token) as coordinator:
+        run = coordinator.run(find_run(coordinator, which))
+        for tag in untags:
+            if tag not in run.tags:
+                has = ", ".join(run.tags) or "none"
+                raise ConfigError(f"{run.run_id} has no tag {tag!r} (its tags: {has})")
+        wanted = [tag for tag in (*run.tags, *tags) if tag not in untags]
+        changed = wanted if tags or untags else None
+        edited = coordinator.edit(run.run_id, changed, notes, archived)
+    parts = [f"tags {', '.join(edited.tags) or 'none'}", "archived" if edited.archived else ""]
+    say(f"{edited.run_id}: {'; '.join(filter(None, parts))}")
+    if edited.notes:
+        say(edited.notes)
+
+
 def drop_silo(server: str, silo_id: str, reason: str, token: str) -> None:
     """Leave a silo out until it is taken back."""
     with Coordinator(server, token) as coordinator:

@@ -58,6 +58,10 @@ def runs(
     task: Annotated[
         str | None, typer.Option(help="Only of this task.", autocompletion=complete.tasks)
     ] = None,
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Also those that are archived.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
     server: Server = DASHBOARD,
     as_json: AsJson = False,
@@ -66,9 +70,9 @@ def runs(
     from domo.api.client import Coordinator
     from domo.remote.show import show_runs
 
-    wanted = {"state": state, "method": method, "task": task}
+    wanted = {"state": state, "method": method, "task": task, "tags": tag}
     with Coordinator(server) as coordinator:
-        show_runs(coordinator, wanted, limit, as_json)
+        show_runs(coordinator, wanted, limit, as_json, archived)
 
 
 @remote_app.command()
@@ -203,6 +207,26 @@ def stop(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> 
     from domo.remote.admin import find_token, stop_run
 
     stop_run(server, run, find_token(token_file))
+
+
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def edit(
+    run: Run,
+    tag: Annotated[list[str] | None, typer.Option(help="One tag more; repeatable.")] = None,
+    untag: Annotated[list[str] | None, typer.Option(help="One tag less; repeatable.")] = None,
+    notes: Annotated[str | None, typer.Option(help='In place of its notes; "" for none.')] = None,
+    archive: Annotated[
+        bool | None,
+        typer.Option("--archive/--unarchive", help="Leave it out of lists; nothing is deleted."),
+    ] = None,
+    server: Server = DASHBOARD,
+    token_file: TokenFile = None,
+) -> None:
+    """Change what is said of a run: its tags, its notes, whether it is archived."""
+    from domo.remote.admin import edit_run, find_token
+
+    edit_run(server, run, tag or (), untag or (), notes, archive, find_token(token_file))
 
 
 @remote_app.command()

@@ -61,14 +61,16 @@ def show_runs(
     wanted: Mapping[str, str | Sequence[str] | None],
     limit: int,
     as_json: bool,
+    archived: bool = False,
 ) -> None:
     """Print runs, newest first.
 
     Args:
         coordinator: Where from.
-        wanted: `state` (several), `method`, `task`, in any case; None or empty: any.
+        wanted: `state` (several), `method`, `task`, `tags`, in any case; None or empty: any.
         limit: The newest so many of those that fit.
         as_json: One array of objects, as REST gives them.
+        archived: Whether those that are archived are listed too.
 
     Raises:
         ConfigError: There is no such state.
@@ -79,22 +81,32 @@ def show_runs(
             raise ConfigError(f"--state {state}: must be one of {', '.join(states)}")
     as_given = coordinator.ask("GET", "/runs")
     runs = understood(list[RunSummary], json.dumps(as_given))
-    found = [pair for pair in zip(runs, as_given, strict=True) if _fits(pair[0], wanted)][:limit]
+    found = [pair for pair in zip(runs, as_given, strict=True) if _fits(pair[0], wanted, archived)][
+        :limit
+    ]
     if as_json:
         say(json.dumps([given for _, given in found], indent=2))
     else:
-        _print_runs([run for run, _ in found], any(wanted.values()))
+        hides = not archived and any(run.archived for run in runs)
+        _print_runs([run for run, _ in found], any(wanted.values()), hides)
 
 
-def _fits(run: RunSummary, wanted: Mapping[str, str | Sequence[str] | None]) -> bool:
+def _fits(
+    run: RunSummary, wanted: Mapping[str, str | Sequence[str] | None], archived: bool
+) -> bool:
     for key, values in wanted.items():
-        choices = [values] if isinstance(values, str) else values or ()
-        if choices and str(getattr(run, key)).lower() not in {c.lower() for c in choices}:
+        choices = {c.lower() for c in ([values] if isinstance(values, str) else values or ())}
+        has = getattr(run, key)
+        words = {str(word).lower() for word in ([has] if isinstance(has, str) else has)}
+        if choices and not words & choices:
             return False
-    return True
+    return archived or not run.archived
 
 
-def _print_runs(runs: Sequence[RunSummary], chosen: bool = False) -> None:
+def _print_runs(runs: Sequence[RunSummary], chosen: bool = False, hides: bool = False) -> None:
+    if not runs and hides and not chosen:
+        say("no run that is not archived; domo runs --archived has those")
+        return
     if not runs:
         say("no such runs" if chosen else "no run yet; start one: domo submit federation.toml")
         return

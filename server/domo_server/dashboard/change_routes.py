@@ -6,7 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
+from pydantic import ValidationError
 
+from domo.api.edit import RunEdit
 from domo.api.schema import ENDED, RunState, RunSummary, SiloStatus
 from domo.errors import ConfigError
 from domo_server.dashboard import openapi_examples as examples
@@ -18,6 +20,7 @@ from domo_server.view.interfaces import Control, ReadModel
 
 MAX_CONFIG_BYTES = 1 << 20
 """Longest run config that is read."""
+MAX_EDIT_BYTES = 1 << 16
 MAX_REASON_BYTES = 4096
 MAX_REASON_CHARACTERS = 500
 """Longest reason for dropping a silo."""
@@ -97,6 +100,24 @@ def _add_run_routes(
             if run is not None and run.state in ENDED:
                 raise ApiError(409, "run_ended", str(exc)) from exc
             raise ApiError(409, "conflict", str(exc)) from exc
+
+    @router.patch(
+        "/runs/{run_id:path}",
+        dependencies=guarded,
+        responses=answer(examples.SUMMARY) | errors(401, 403, 404, 413, 422),
+        openapi_extra=_takes(
+            "What is to be another; what is left out stays.",
+            RunEdit.model_json_schema(),
+            {"tags": ["baseline"], "notes": "The run to beat.", "archived": False},
+        ),
+        tags=["runs"],
+    )
+    async def edit(run_id: str, request: Request) -> RunSummary:
+        """Change what is said of a run, ended or not: its tags, its notes, archived or not."""
+        wanted = await read_edit(request)
+        if await read.run(run_id) is None:
+            raise not_found(run_id)
+        return await control.edit(run_id, wanted)
 
     @router.post("/runs/{run_id:path}/pause", **options("PAUSED", "paused by the admin in round 2"))
     async def pause(run_id: str) -> RunSummary:
@@ -179,6 +200,24 @@ async def read_config(request: Request) -> dict[str, Any]:
         message = f"the body is empty. Send the run config, such as {json.dumps(examples.CONFIG)}."
         raise ApiError(422, "invalid_request", message)
     return config
+
+
+async def read_edit(request: Request) -> RunEdit:
+    """The change in the body.
+
+    Raises:
+        ApiError: It is none; says which word of it is wrong.
+    """
+    given = await _read_object(request, "change", MAX_EDIT_BYTES) or {}
+    try:
+        return RunEdit.model_validate(given)
+    except ValidationError as exc:
+        what = {error["loc"][0]: error["msg"] for error in exc.errors()}
+        said = (f"{name}: {text.removeprefix('Value error, ')}" for name, text in what.items())
+        wrong = "; ".join(said)
+        known = ", ".join(RunEdit.model_fields)
+        message = f"{wrong[:500]}. What may be changed of a run: {known}."
+        raise ApiError(422, "invalid_request", message) from exc
 
 
 async def read_reason(request: Request) -> str:

@@ -34,6 +34,9 @@ class RunRow:
         inference_scale: alpha*h*P_ref of the round that made x_r.
         num_params: Of its model, once it was loaded.
         stop_text: Why it is to stop, in words.
+        tags: As the admin has given it.
+        notes: The same; None: those of its configuration.
+        archived: Whether lists leave it out.
     """
 
     run_id: str
@@ -54,6 +57,9 @@ class RunRow:
     inference_scale: float | None = None
     num_params: int | None = None
     stop_text: str | None = None
+    tags: Sequence[str] | None = None
+    notes: str | None = None
+    archived: bool = False
 
     def run_config(self) -> RunConfig:
         """The configuration, as it was taken."""
@@ -75,6 +81,9 @@ class RunChanges(TypedDict, total=False):
     inference_scale: float | None
     num_params: int
     stop_text: str | None
+    tags: Sequence[str]
+    notes: str
+    archived: bool
 
 
 @dataclass(frozen=True, slots=True)

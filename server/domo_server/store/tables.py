@@ -71,6 +71,9 @@ runs = Table(
     Column("inference_scale", Float),
     Column("num_params", Count),
     Column("stop_text", Text),
+    Column("tags", JSON),
+    Column("notes", SaidLong),
+    Column("archived", Boolean, nullable=False, default=False),
 )
 
 enrolments = Table(

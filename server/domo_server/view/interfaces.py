@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from domo.api.edit import RunEdit
 from domo.api.schema import (
     Event,
     RoundRecord,
@@ -90,6 +91,10 @@ class Control(Protocol):
         Raises:
             ConfigError: Names the field that is wrong.
         """
+        ...
+
+    async def edit(self, run_id: str, edit: RunEdit) -> RunSummary:
+        """Change what is said of a run that there is: tags, notes, whether it is archived."""
         ...
 
     async def pause(self, run_id: str) -> RunSummary:

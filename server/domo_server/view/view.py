@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import domo
+from domo.api.edit import RunEdit
 from domo.api.schema import (
     Event,
     RoundRecord,
@@ -22,16 +23,17 @@ from domo.model.card import ModelCard
 from domo.model.model_file import open_model
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
-from domo_server.events.kinds import KINDS
+from domo_server.events import kinds
 from domo_server.events.notifier import happened
 from domo_server.monitor.monitor import Watch
 from domo_server.runs.card import latest_metrics, make_card
 from domo_server.runs.run import Run
-from domo_server.store.rows import RunRow
+from domo_server.store.rows import RunChanges, RunRow
 from domo_server.store.store import time_text
 from domo_server.view.durations import durations
+from domo_server.view.events import events_of
 from domo_server.view.exports import final_model, newest_model
-from domo_server.view.rows import event_of, round_record, silo_round
+from domo_server.view.rows import round_record, silo_round
 from domo_server.view.run_stats import RunStats, StatsOfRuns
 from domo_server.view.silos import SilosView
 
@@ -150,21 +152,9 @@ class CoordinatorView:
         level: str | None = None,
     ) -> Sequence[Event]:
         """The newest events above `after` that concern all that is given, oldest first."""
-        await self._c.events.flush()
-        problems = {name for name, kind in KINDS.items() if kind.level == "problem"}
-        wanted = set(kinds) if kinds else None
-        if level == "problem":
-            wanted = problems if wanted is None else problems & wanted
-        found = await asyncio.to_thread(
-            self._store.events_after,
-            after,
-            limit,
-            run_id,
-            silo_id,
-            None if wanted is None else sorted(wanted),
-            sorted(problems) if level == "info" else (),
+        return await events_of(
+            self._store, self._c.events, after, limit, run_id, silo_id, kinds, level
         )
-        return [event_of(row) for row in found]
 
     async def model_file(self, run_id: str) -> Path | None:
         """The newest committed x_r; None if no round is committed yet."""
@@ -244,6 +234,9 @@ class CoordinatorView:
             finished_at=row.finished_at,
             **durations(row, live, done, config.num_rounds),
             complete=done.complete,
+            tags=row.tags or (),
+            notes=row.notes if row.notes is not None else config.notes or "",
+            archived=row.archived,
             stalled=None if stall is None else stall.text,
             stalled_s=None if stall is None else round(self._c.clock() - stall.since, 1),
         )
@@ -253,6 +246,15 @@ class CoordinatorView:
     async def submit(self, config: Mapping[str, Any]) -> RunSummary:
         """Queue a run."""
         return await self._summary(await self._c.submissions.submit(config))
+
+    async def edit(self, run_id: str, edit: RunEdit) -> RunSummary:
+        """Change what is said of a run."""
+        changes = cast(RunChanges, edit.model_dump(exclude_none=True))
+        if changes:
+            await asyncio.to_thread(lambda: self._store.update_run(run_id, **changes))
+            text = f"of {run_id} the admin has changed {' and '.join(sorted(changes))}"
+            self._c.events.say(kinds.RUN_EDITED, text, run_id)
+        return await self._after(run_id)
 
     async def stop(self, run_id: str) -> RunSummary:
         """Stop a run."""

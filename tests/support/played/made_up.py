@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from domo.api.edit import RunEdit
 from domo.api.schema import (
     Event,
     LogLine,
@@ -179,6 +180,12 @@ class Federation:
         fields = {"run_id": run_id, "state": "OPEN", "metrics": (), "config": dict(config)}
         self.run_list.insert(0, self.run_list[0].model_copy(update=fields))
         return (await self.runs())[0]
+
+    async def edit(self, run_id: str, edit: RunEdit) -> RunSummary:
+        (place,) = (i for i, run in enumerate(self.run_list) if run.run_id == run_id)
+        changes = edit.model_dump(exclude_none=True)
+        self.run_list[place] = self.run_list[place].model_copy(update=changes)
+        return RunSummary(**self.run_list[place].model_dump())
 
     async def pause(self, run_id: str) -> RunSummary:
         return await self._move(run_id, "OPEN", "PAUSED")

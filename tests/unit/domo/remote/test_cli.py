@@ -123,6 +123,22 @@ def test_a_stop_that_waits_for_the_round_that_closes(
 
 
 @pytest.mark.usefixtures("server")
+def test_a_run_gets_tags_and_notes_and_leaves_the_list(federation: Federation) -> None:
+    said = domo("edit", "1", "--tag", "base line", "--tag", "old")
+    assert said == "1-fedavg: tags base line, old\n"
+    said = domo("edit", "fedavg", "--untag", "old", "--notes", "to beat", "--archive")
+    assert said.splitlines() == ["1-fedavg: tags base line; archived", "to beat"]
+    assert domo("runs") == "no run that is not archived; domo runs --archived has those\n"
+    assert "1-fedavg" in domo("runs", "--archived", "--tag", "Base Line")
+    assert domo("runs", "--archived", "--tag", "old") == "no such runs\n"
+    domo("edit", "1", "--unarchive", "--notes", "")
+    assert "1-fedavg" in domo("runs")
+    assert federation.run_list[0].notes == ""
+    assert refused(2, "edit", "1").startswith("what is to change?")
+    assert "has no tag 'old' (its tags: base line)" in refused(2, "edit", "1", "--untag", "old")
+    assert "a tag is one line" in refused(2, "edit", "1", "--tag", "a,b")
+
+
 def test_drop_and_undrop(server: str, federation: Federation) -> None:
     assert domo("drop", "site-b", "--reason", "on holiday").splitlines() == [
         "site-b is left out: on holiday",
