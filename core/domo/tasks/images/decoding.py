@@ -1,5 +1,6 @@
 """One image file, decoded with its full range: 8 bits as they are, more bits as numbers."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,11 +44,10 @@ TURNS = {
 WHITE_IS_ZERO = 0
 PHOTOMETRIC = 262
 """TIFF's tag for what 0 means."""
-FIRST_FRAME = "have several pages or frames: the first one was read"
-ON_WHITE = "have transparent parts: laid on white"
-TURNED = "were turned upright as their EXIF says"
-MISNAMED = "are of another kind than their name says: read by their content"
-UPPER_BITS = "are colour TIFFs of 16 bits: their upper 8 bits were read"
+FIRST_FRAME = "several pages or frames, of which the first was read"
+ON_WHITE = "transparent parts, laid on white"
+TURNED = "turned upright as their EXIF says"
+MISNAMED = "of another kind than the name says, read by the content"
 
 
 class NotReadError(ValueError):
@@ -127,7 +127,7 @@ def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
     if mode == "F":
         return _numbers(np.asarray(image), "floats", None)
     if ";16" in raw and mode in ("RGB", "RGBA", "LA", "RGBX"):
-        return _deep_colour(image, path)
+        return _deep_colour(image, raw, path)
     return _bytes(image, "L" if images.channels == 1 else "RGB")
 
 
@@ -164,22 +164,35 @@ def _bytes(image: Image.Image, mode: str) -> Decoded:
     return Decoded([image], "8 bits", BYTES, low, high, notes=notes)
 
 
-def _deep_colour(image: Image.Image, path: Path) -> Decoded:
-    """Colour of 16 bits a channel, of which Pillow keeps 8."""
-    if image.format == "PNG":
-        from torchvision.io import ImageReadMode, decode_png, read_file
+def _deep_colour(image: Image.Image, raw: str, path: Path) -> Decoded:
+    """Colour of 16 bits a channel, of which Pillow keeps the upper 8: the lower ones are read too.
 
-        mode = ImageReadMode.RGB if image.mode != "LA" else ImageReadMode.GRAY
-        if image.mode in ("LA", "RGBA") and image.getchannel("A").getextrema() != (255, 255):
-            raise NotReadError("it has 16 bits a channel and transparent parts: save it without")
-        pixels = decode_png(read_file(str(path)), mode).numpy()
-        return _numbers(pixels.transpose(1, 2, 0), "16 bits", WORDS)
-    if image.mode != "RGB":
+    In the other order of bytes, what Pillow keeps is the other half.
+    """
+    if image.mode not in ("RGB", "RGBA") or raw.startswith("LA"):
         raise NotReadError("it has 16 bits a channel and an alpha channel: save it without")
-    upper = np.asarray(image).astype(np.uint16) * 257
-    decoded = _numbers(upper, "16 bits", WORDS)
-    decoded.notes.append(UPPER_BITS)
+    upper = np.asarray(image).astype(np.uint16)
+    with Image.open(path, formats=FORMATS) as again:
+        there: Any = again
+        order = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}[raw[-1]]
+        there.tile = [_in_raw_mode(tile, raw[:-1] + order) for tile in there.tile]
+        lower = np.asarray(again)
+    values = upper * 256 + lower
+    notes = []
+    if image.mode == "RGBA":
+        alpha = values[..., 3:].astype(np.float64) / WORDS[1]
+        values = values[..., :3]
+        if alpha.min() < 1:
+            values = values * alpha + WORDS[1] * (1 - alpha)
+            notes.append(ON_WHITE)
+    decoded = _numbers(values, "16 bits", WORDS)
+    decoded.notes += notes
     return decoded
+
+
+def _in_raw_mode(tile: Any, raw: str) -> Any:
+    codec, extents, offset, args = tile
+    return (codec, extents, offset, (raw, *args[1:]) if isinstance(args, tuple) else raw)
 
 
 def _numbers(
@@ -211,7 +224,7 @@ def _orientation(image: Image.Image) -> int:
 def _of_dicom(path: Path) -> Decoded:
     found = dicom.read(path)
     if found is None:
-        raise NoImageError("DICOM files without pixels")
+        raise NoImageError("DICOM without pixels, left out")
     decoded = _numbers(found.values, found.depth, found.bounds, found.inverted)
     if found.num_frames > 1:
         decoded.notes.append(FIRST_FRAME)

@@ -55,6 +55,10 @@ def read(path: Path) -> DicomImage | None:
 
     data = pydicom.dcmread(path, force=suffix_of(path.name) in DICOM_SUFFIXES)
     if not any(name in data for name in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")):
+        if "Rows" in data:
+            raise ValueError("its pixels are missing")
+        if "SOPClassUID" not in data and "MediaStorageSOPClassUID" not in data.file_meta:
+            raise ValueError("it is no DICOM file")
         return None
     frames = int(data.get("NumberOfFrames") or 1)
     values = pixel_array(data, index=0)

@@ -27,7 +27,7 @@ from domo.tasks.images.folders import (
     parts_of,
     right_folder,
 )
-from domo.tasks.images.kinds import IMAGE_SUFFIXES, is_aside, is_system
+from domo.tasks.images.kinds import IMAGE_SUFFIXES, counted, is_aside, is_system
 from domo.tasks.images.left_out import LeftOut
 from domo.tasks.images.walk import LabelledFile, Walk
 
@@ -191,8 +191,8 @@ def _list_images(folder: Path, root: Path, classes: Sequence[str]) -> Found:
         notes.insert(0, f"left out in {shown(folder)}: {walk.left}")
     if walk.recognised:
         notes.append(
-            f"in {shown(folder)}, {walk.recognised:,} files are not named as images and were "
-            "recognised by their content"
+            f"in {shown(folder)}, not named as images, recognised by their content: "
+            f"{counted(walk.recognised, 'file')}"
         )
     if not walk.files:
         kinds = ", ".join(sorted(s[1:] for s in IMAGE_SUFFIXES))

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from domo.errors import DataError
 from domo.names import shown
-from domo.tasks.images.kinds import IMAGE_SUFFIXES, enumerated, is_aside, suffix_of
+from domo.tasks.images.kinds import IMAGE_SUFFIXES, counted, enumerated, is_aside, suffix_of
 
 Part = Literal["train", "test"]
 SPELLINGS: dict[Part, tuple[str, ...]] = {
@@ -77,18 +77,22 @@ def parts_of(root: Path) -> Parts:
     """
     folders = folders_in(root)
     train, test = (_spelt(folders, part) for part in SPELLINGS)
+    _check_one(root, [f for f in train if f.name.casefold() == "train"])
+    _check_one(root, [f for f in test if f.name.casefold() == test[0].name.casefold()])
     if not (train and test):
         train, test = ([f for f in there if f.name in PLAIN] for there in (train, test))
-    capitals = [f for f in test if f.name.casefold() == test[0].name.casefold()]
-    for there in (train, capitals):
-        if len(there) > 1:
-            raise DataError(
-                f"{shown(root)} has {' and '.join(shown(f.name) for f in there)}: which of them is "
-                "the part? Keep one, and take the other away"
-            )
+    _check_one(root, train)
     first = train[0] if train else None, test[0] if test else None
     others = [f for f in folders if f not in first] if any(first) else []
     return Parts(*first, others)
+
+
+def _check_one(root: Path, there: Sequence[Path]) -> None:
+    if len(there) > 1:
+        raise DataError(
+            f"{shown(root)} has {' and '.join(shown(f.name) for f in there)}: which of them is "
+            "the part? Keep one, and take the other away"
+        )
 
 
 def _spelt(folders: Sequence[Path], part: Part) -> list[Path]:
@@ -116,15 +120,15 @@ def check_not_straight(root: Path, classes: Sequence[str] | None) -> None:
         for folder in folders:
             if not folders_in(folder) and (n := num_images(folder)):
                 raise DataError(
-                    f"{n:,} images lie straight in {shown(folder)}: the class of an image is the "
-                    f"folder that it lies in, {folder.name}/CLASS/"
+                    f"{counted(n, 'image')} straight in {shown(folder)}: the class of an image is "
+                    f"the folder that it lies in, {folder.name}/CLASS/"
                 )
     if not folders and (n := num_images(root)):
         up = root.resolve().parent
         also = f" If {shown(root.name)} is a class, give --data {shown(up)}" if up.name else ""
         raise DataError(
-            f"{n:,} images lie straight in {shown(root)}: the class of an image is the folder that "
-            f"it lies in, train/CLASS/.{also}"
+            f"{counted(n, 'image')} straight in {shown(root)}: the class of an image is the folder "
+            f"that it lies in, train/CLASS/.{also}"
         )
 
 

@@ -87,6 +87,11 @@ def is_aside(name: str) -> bool:
     return name[0] in "._" or name.casefold() in SYSTEM_FOLDERS
 
 
+def counted(n: int, what: str) -> str:
+    """`1 file`, `1,200 files`."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
 def enumerated(names: Iterable[str], most: int = 3) -> str:
     """The first few, in words."""
     listed = list(names)

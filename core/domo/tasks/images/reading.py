@@ -21,6 +21,7 @@ from domo.inputs.images import ImageSettings
 from domo.names import shown
 from domo.tasks.images.decoding import Decoded, NoImageError, NotReadError, decode
 from domo.tasks.images.fitting import fitted
+from domo.tasks.images.kinds import counted
 from domo.tasks.images.walk import LabelledFile
 
 T = TypeVar("T")
@@ -132,9 +133,9 @@ def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pi
             pixels[i] = one
             labels.append(file.label)
             tally.add(decoded, file.path)
-            other = alike.setdefault(xxh3_64_intdigest(np.ascontiguousarray(pixels[i])), file)
+            other = alike.setdefault(xxh3_64_intdigest(pixels[i].data), file)
             if other.label != file.label:
-                tally.note("have the pixels of an image of another class", file.path)
+                tally.note("the pixels of an image of another class", file.path)
     if refused:
         raise DataError(_refusal(refused, len(files)))
     notes = list(_judged(tally, images, where))
@@ -220,5 +221,4 @@ def _judged(tally: _Tally, images: ImageSettings, where: str) -> Iterable[str]:
         how = "the run's images.range" if images.range else "what its own form can hold"
         yield f"in {where}, files are mixed: {several}; each is scaled by {how}"
     for text, n in tally.notes.items():
-        few = f"such as {tally.examples[text]}" if n > 1 else tally.examples[text]
-        yield f"in {where}, {n:,} files {text} ({few})"
+        yield f"in {where}, {text}: {counted(n, 'file')}, {tally.examples[text]}"

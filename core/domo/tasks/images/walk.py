@@ -7,7 +7,7 @@ from typing import NamedTuple
 from domo.errors import DataError
 from domo.names import shown
 from domo.tasks.images.folders import entries, is_folder
-from domo.tasks.images.kinds import IMAGE_SUFFIXES, is_aside, kind_of, suffix_of
+from domo.tasks.images.kinds import IMAGE_SUFFIXES, counted, is_aside, kind_of, suffix_of
 from domo.tasks.images.left_out import LeftOut, reads_dicom
 
 
@@ -42,7 +42,8 @@ class Walk:
             DataError: A folder may not be listed.
         """
         found: list[tuple[str, ...]] = []
-        self._enter(str(folder), (), frozenset(), found)
+        above = frozenset(p.stat().st_ino for p in folder.resolve().parents)
+        self._enter(str(folder), (), above, found)
         here = str(folder)
         for parts in sorted(found):
             name = "/".join(parts)
@@ -105,7 +106,7 @@ class Walk:
 
     def _no_file(self, entry: "os.DirEntry[str]") -> None:
         if not entry.is_symlink():
-            self.left.kind("that are no files")
+            self.left.kind("pipes or devices")
         elif suffix_of(entry.name) in IMAGE_SUFFIXES and entry.name[0] != ".":
             self._unreachable.append(f"{shown(entry.path)} is a link to what is not there")
         else:
@@ -119,7 +120,7 @@ class Walk:
         """
         if self._unreachable:
             more = len(self._unreachable) - 1
-            also = f", and {more:,} more files like it" if more else ""
+            also = f", and {counted(more, 'more file')} like it" if more else ""
             raise DataError(
                 f"{self._unreachable[0]}{also}: see to it that the user that domo runs as can read "
                 "it, or take it away"
