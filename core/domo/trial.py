@@ -101,6 +101,8 @@ def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
 def load_silo(task: Task, name: str, root: Path, shard: Shard | None) -> SimulatedSilo:
     """A silo with its data; without a shard, all that lies in `root` is its own."""
     train, evaluation = load_train(task, root, shard), load_tests(task, root, shard)
+    if not len(train):
+        raise ConfigError(f"the training data of {name} are empty")
     return SimulatedSilo(name, train, evaluation if evaluation and len(evaluation) else None)
 
 

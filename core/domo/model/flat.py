@@ -85,11 +85,11 @@ class FlatModel:
             StrayParameterError: Names those that were replaced or moved.
         """
         if all(p.data_ptr() == a for p, a in zip(self.params, self._addresses, strict=True)):
-            current = dict(self.module.named_parameters())
+            current = {name: t for name, (t, _) in tensors_of(self.module).items()}
             names = [e.name for e in self.layout.section(Section.TRAINABLE)]
             if all(current.get(n) is p for n, p in zip(names, self.params, strict=True)):
                 return
-        current = dict(self.module.named_parameters())
+        current = {name: t for name, (t, _) in tensors_of(self.module).items()}
         entries = self.layout.section(Section.TRAINABLE)
         stray = [
             e.name

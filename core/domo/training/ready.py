@@ -168,7 +168,7 @@ def _check_measured(measured: Any) -> None:
         where = f"{EVALUATE}[{name!r}]"
         if not isinstance(name, str):
             raise TaskError(f"{where}: the name of a metric is a text")
-        if hasattr(pair, "values") and not isinstance(pair, Mapping):
+        if hasattr(pair, "kind"):
             continue  # a table of domo.metrics
         if isinstance(pair, str | bytes | Mapping) or not isinstance(pair, Iterable):
             raise TaskError(f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}")

@@ -36,8 +36,10 @@ def task_errors(what: str) -> Iterator[None]:
 
 def kind_of(value: Any) -> str:
     """What a method of a task gives, for people: short, with its type where that says more."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
         return f"{value!r:.60}"
+    if value is None or isinstance(value, bool | int | float):
+        return str(value)
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {list(value.shape)}"
     return f"an object of type {type(value).__name__}"
