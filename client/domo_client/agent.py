@@ -76,9 +76,14 @@ class Work(NamedTuple):
 
 
 class MissingDataError(ConfigError):
-    """The run needs data, and none was given."""
+    """The run needs data, and none was given.
+
+    Attributes:
+        is_public: Whether the task has a public dataset, of which a part would do.
+    """
 
     code = "no-data"
+    is_public = False
 
 
 class NotAllowedError(TaskError):
@@ -134,7 +139,9 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
         )
     task = task_of(config)
     if options.data is None and options.shard is None:
-        raise MissingDataError(getattr(task, "data_hint", f"data of the task {name}"))
+        error = MissingDataError(getattr(task, "data_hint", f"data of the task {name}"))
+        error.is_public = is_named(name) and getattr(task, "public", None) is not None
+        raise error
     shard = None
     if options.shard is not None:
         shard = Shard(*options.shard, similarity=config.similarity, seed=config.seed)
@@ -230,7 +237,7 @@ def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome |
         raise
     except MissingDataError as error:
         silo.decline(offer, f"no data was given to this silo ({error})", code_of(error))
-        ui.needs_data(offer, str(error))
+        ui.needs_data(offer, str(error), error.is_public)
     except DomoError as error:
         if error.retryable:
             raise

@@ -24,6 +24,7 @@ from domo.ops.findings import (
     warning,
 )
 from domo.ops.folder_checks import check_folder, check_space, human_size
+from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.training.initial import build_model, task_of
 from domo_proto.certificates import (
@@ -67,7 +68,10 @@ def check(path: Path, as_json: bool, file_only: bool) -> int:
             report.add("configuration", problem(str(error), mend))
             say(report.as_json())
         raise
-    report.add("configuration", ok(f"{path} is good: silos at {settings.listen}, {len(runs)} runs"))
+    report.add(
+        "configuration",
+        ok(f"{path} is good: silos at {settings.listen}, {counted(len(runs), 'run')}"),
+    )
     if not as_json:
         _tell_runs(runs)
     if not file_only:
@@ -81,8 +85,12 @@ def check(path: Path, as_json: bool, file_only: bool) -> int:
 
 def _tell_runs(runs: Sequence[RunConfig]) -> None:
     for run in runs:
-        who = ", ".join(run.roster) if run.roster else f"the first {run.num_silos} silos"
-        say(f"  {run.title}: {run.method} on {run.task}, {run.num_rounds} rounds, {who}")
+        who = (
+            ", ".join(run.roster)
+            if run.roster
+            else f"the first {counted(run.expected_silos, 'silo')}"
+        )
+        say(f"  {run.title}: {run.method} on {run.task}, {counted(run.num_rounds, 'round')}, {who}")
 
 
 def _look(report: Report, settings: ServerConfig, runs: Sequence[RunConfig]) -> None:
@@ -194,7 +202,7 @@ def space(
     spool = max(
         (run.expected_silos * sizes.get(name, 0) for name, run in name_runs(runs)), default=0
     )
-    what = f"{len(sizes)} runs of {MODELS_OF_A_RUN} models each, an update of each silo"
+    what = f"{counted(len(sizes), 'run')} of {MODELS_OF_A_RUN} models each, an update of each silo"
     yield check_space(settings.state_dir, SMALL_DISK + models + spool, what)
 
 

@@ -107,7 +107,9 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     say(f"  log in     {where.login_url if link else f'the token is in {token}'}")
     if where.run_ids:
         say(f"  runs       {', '.join(where.run_ids)}")
-        say(f"next: start the silos, each with: {_silo_command(settings, where.grpc_address)}")
+        here_only = ", on this machine," if is_loopback(where.grpc_address) else ""
+        command = _silo_command(settings, where.grpc_address)
+        say(f"next: start the silos{here_only or ','} each with: {command}")
         at = where.dashboard_url
         say(f"and watch: {here('domo', 'watch', at=at)}")
     else:

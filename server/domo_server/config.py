@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from domo.errors import ConfigError, StateError
-from domo.ops.config_file import load_toml, validate
+from domo.ops.config_file import load_toml, validate, validate_all
 from domo.run_config import RunConfig
 from domo_proto.channel import TlsFiles, is_loopback
 
@@ -150,16 +150,25 @@ def load_config(
         ConfigError: Names file, key, value and what is allowed.
     """
     where = path or "the command line"
-    file = validate(FederationFile, load_toml(path) if path else {}, where)
+    told = load_toml(path) if path else {}
+    server = told.get("server", {})
     environment = EnvSettingsSource(ServerConfig)()
     given = {k: v for k, v in flags.items() if v is not None}
     names = {k: f"{PREFIX}{k.upper()}" for k in environment}
     names |= {k: f"--{k.replace('_', '-')}" for k in given}
-    merged = {**file.server, **environment, **given}
+    in_file = server if isinstance(server, dict) else {}
+    merged = {**in_file, **environment, **given}
     for table in ("tls", "trackers"):
-        if isinstance(file.server.get(table), dict) and table in environment:
-            merged[table] = {**file.server[table], **environment[table]}
-    return validate(ServerConfig, merged, where, at="server", names=names), file.runs
+        if isinstance(in_file.get(table), dict) and table in environment:
+            merged[table] = {**in_file[table], **environment[table]}
+    file, settings = validate_all(
+        where,
+        lambda: validate(FederationFile, told, where),
+        lambda: validate(ServerConfig, merged, where, at="server", names=names),
+    )
+    assert isinstance(file, FederationFile)
+    assert isinstance(settings, ServerConfig)
+    return settings, file.runs
 
 
 def name_runs(runs: Sequence[RunConfig]) -> list[tuple[str, RunConfig]]:

@@ -95,6 +95,20 @@ def test_the_round_gets_further_and_the_stall_is_over_at_once(tmp_path: Path) ->
     scene(tmp_path, act)
 
 
+def test_a_failed_silo_whose_process_ended_tries_nothing_by_itself(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        lab.run.receiver.note_failure(A, 0, "RuntimeError: no")
+        assert "(it tries again by itself)" in (await stalled(lab) or "")
+        session = lab.c.sessions.of(A)
+        assert session is not None
+        lab.c.sessions.leave(session, "killed")
+        told = await stalled(lab) or ""
+        assert "site-a: failed: RuntimeError: no (left: killed)" in told
+        assert "by itself" not in told
+
+    scene(tmp_path, act)
+
+
 def test_too_few_for_the_quorum_but_not_one_too_many(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         for name in (A, B):

@@ -1,5 +1,6 @@
 """The documentation against the code: what is named in one is in the other."""
 
+import ast
 import json
 import re
 import tomllib
@@ -231,6 +232,21 @@ def test_every_command_and_flag_is_described(name: str, command: click.Command) 
             assert variables <= set(codes(" ".join(told[flag]))), f"{name} {flag}: {variables}"
     known = {o for p in command.params for o in p.opts}
     assert {f for f in told if f.startswith("--")} <= known, "a flag that is not there"
+
+
+def test_what_the_loop_api_takes_of_a_loop_is_what_the_example_uses() -> None:
+    """The sentence that sells it names each call, and no number of them."""
+    text = page("bring-your-model.md")
+    sentence = text.split("- the **loop API**:")[1].split("\n\n")[0]
+    tree = ast.parse((DOCS.parent / "examples" / "own_loop.py").read_text(encoding="utf-8"))
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("domo_client", "silo", "rnd")
+    }
+    assert set(codes(sentence)) == used - {"Outcome", "num_steps"}
 
 
 # all pages

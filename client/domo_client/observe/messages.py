@@ -7,6 +7,7 @@ from typing import Self
 
 from domo.ops.console import complain, console, say
 from domo.ops.folder_checks import human_size
+from domo.ops.words import counted
 from domo.training.local_round import LocalRound
 from domo_client.loop.outbox import REFUSED
 from domo_client.loop.rounds import Outcome
@@ -96,25 +97,30 @@ class Ui:
         c = offer.config
         if self._panel is not None:
             self._panel.offer = offer
-        self._say(f"run {offer.run_id}: {c.method} on {offer.task}, {c.num_rounds} rounds")
+        self._say(
+            f"run {offer.run_id}: {c.method} on {offer.task}, {counted(c.num_rounds, 'round')}"
+        )
 
     def prepared(self, offer: Offer, samples: int, tests: int) -> None:
         """Data and model are loaded."""
         self._say(
-            f"run {offer.run_id}: {samples} training and {tests} test samples here; enrolling"
+            f"run {offer.run_id}: {samples} training and {counted(tests, 'test sample')} here; "
+            "enrolling"
         )
 
-    def needs_data(self, offer: Offer, hint: str) -> None:
+    def needs_data(self, offer: Offer, hint: str, is_public: bool) -> None:
         """No data was given: say what to type."""
         command = shlex.join(self._command)
-        self._warn(
+        text = (
             f"run {offer.run_id} needs data of the task {offer.task!r}: {hint}\n"
-            "Start this silo again with its data:\n"
-            f"  {command} --data DIR\n"
-            "or, to try the federation on a part of the public dataset:\n"
-            f"  {command} --shard 0/{offer.config.expected_silos}",
-            "yellow",
+            f"Start this silo again with its data:\n  {command} --data DIR"
         )
+        if is_public:
+            text += (
+                "\nor, to try the federation on a part of the public dataset:\n"
+                f"  {command} --shard 0/{offer.config.expected_silos}"
+            )
+        self._warn(text, "yellow")
 
     def lost(self, text: str) -> None:
         """The coordinator has lost the run."""
@@ -145,7 +151,7 @@ class Ui:
         took = time.monotonic() - self._began
         line = f"round {rnd.round_index + 1} of {rnd.numbers.num_rounds}: "
         loss = rnd.metrics.get("loss")
-        pieces = [f"{rnd.num_steps} steps in {took:.1f} s"]
+        pieces = [f"{counted(rnd.num_steps, 'step')} in {took:.1f} s"]
         if loss is not None:
             pieces.append(f"train loss {loss:.4f}")
         if rnd.evaluation:
@@ -174,7 +180,8 @@ class Ui:
         """A run is over."""
         style = None if outcome.state == "FINISHED" else "yellow"
         self._say(
-            f"run {outcome.run_id}: {outcome.state.lower()} after {outcome.num_rounds} rounds: "
+            f"run {outcome.run_id}: {outcome.state.lower()} after "
+            f"{counted(outcome.num_rounds, 'round')}: "
             f"{outcome.text}",
             style=style,
         )

@@ -1,11 +1,12 @@
 """Calls on a coordinator's REST: JSON in and out, its stream of events, refusals as `DomoError`."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 TIMEOUT_S = 20.0
 """Of one call."""
+AGAIN = " Correct this and send the request again."
+"""How REST ends what it says of a wrong parameter."""
 
 
 class Rest:
@@ -37,7 +40,7 @@ class Rest:
     def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S):
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.closed = False
+        self.closed, self.has_token = False, bool(token)
         self.http = _client(headers, timeout_s)
 
     def __enter__(self) -> Self:
@@ -90,8 +93,11 @@ class Rest:
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            text = f"no coordinator's REST at {self.url}: {error or type(error).__name__}"
-            raise CoordinatorUnavailableError(text) from None
+            why = f"{error or type(error).__name__}"
+            raise CoordinatorUnavailableError(
+                f"no coordinator answers at {self.url}: {why}. Is that the address of its "
+                "dashboard, as it printed it?"
+            ) from None
 
     def check(self, answer: httpx.Response) -> None:
         """Turn a refusal into an error with the coordinator's own words.
@@ -102,7 +108,7 @@ class Rest:
         if answer.is_success:
             if answer.headers.get("content-type", "").startswith("text/html"):
                 raise ProtocolError(
-                    f"{answer.url} answered with a web page, which REST never does: is a proxy's "
+                    f"{self.url} answered with a web page, not as a coordinator: is a proxy's "
                     "log-in page in between, or is the address another one's?"
                 )
             return
@@ -111,7 +117,7 @@ class Rest:
             code, text, cause = told["code"], told["message"], told.get("cause")
         except (ValueError, KeyError, TypeError):
             code, cause = "", None
-            text = f"{answer.url} answered {answer.status_code}; is that a domo coordinator?"
+            text = f"{self.url} answered {answer.status_code}; is that a domo coordinator?"
         kind: type[DomoError] = ConfigError
         if answer.status_code >= 500:
             kind = CoordinatorUnavailableError
@@ -119,10 +125,32 @@ class Rest:
             kind = AccessError
         elif code in ("not_found", "no_model"):
             kind = NotFoundError
-        refusal = kind(text)
+        refusal = kind(self._in_own_words(answer, code, str(text)))
         if isinstance(cause, str):
             refusal.code = cause
         raise refusal
+
+    def _in_own_words(self, answer: httpx.Response, code: str, text: str) -> str:
+        """What a refusal says, with the cure of who types commands in place of REST's."""
+        if answer.status_code == 401:
+            given = (
+                "the token is not this coordinator's" if self.has_token else "no token was given"
+            )
+            return (
+                f"only the admin may do this, and {given}. It lies in the coordinator's state "
+                "folder as admin-token: give --token-file, or set DOMO_ADMIN_TOKEN"
+            )
+        if code == "not_found":
+            named = re.search(r"/api/v1/(run|silo)s/([^/]+)", answer.request.url.raw_path.decode())
+            if named is None or not text.startswith(f"no {named[1]}"):
+                what = text.partition(".")[0]
+                return (
+                    f"the coordinator at {self.url} cannot do this: {what}. Is it of an older "
+                    "version than this command?"
+                )
+            lists = "domo runs" if named[1] == "run" else "domo status"
+            return f"no {named[1]} {unquote(named[2])!r}: `{lists}` lists them"
+        return text.removesuffix(AGAIN)
 
 
 def _client(headers: Mapping[str, str], timeout_s: float) -> httpx.Client:

@@ -19,6 +19,7 @@ from rich.table import Table
 from domo.errors import ConfigError, DivergenceError
 from domo.inputs.images import ImageSettings
 from domo.methods import PAPER_METHODS, canonical_name
+from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, simulate
 from domo.tasks import load_task
@@ -101,7 +102,7 @@ class Comparison:
     def heading(self) -> str:
         """What the numbers are."""
         unit = ", %" if self.metric == "accuracy" else ""
-        return f"test {self.metric} after {self.config.num_rounds} rounds{unit}"
+        return f"test {self.metric} after {counted(self.config.num_rounds, 'round')}{unit}"
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -126,7 +126,11 @@ def simulate(
     device: Annotated[str, typer.Option(help="Where silos compute, such as cuda.")] = "cpu",
     replay: Annotated[
         str | None,
-        typer.Option(help="Run a recorded run again: history.json of a coordinator, file or URL."),
+        typer.Option(
+            help="Run a recorded run again: a run at the coordinator of DOMO_SERVER, or its "
+            "history.json, file or URL.",
+            autocompletion=complete.runs,
+        ),
     ] = None,
     silo_data: Annotated[
         list[str] | None,
@@ -185,7 +189,10 @@ def simulate(
     if compare is None and len(several) == 1:
         only = chosen.model_copy(update={"seed": several[0]})
         setting = Setting(only, setting.root, setting.prefix, setting.device)
-        simulate_command.run_single(setting, out or Path("runs") / only.title)
+        others = {"config": config, "run": run, "data": data}
+        others |= {"device": None if device == "cpu" else device}
+        side_by_side = run_flags.typed_again({**flags, "method": None}, **others, compare="all")
+        simulate_command.run_single(setting, out or Path("runs") / only.title, side_by_side)
         return
     methods = parse_methods(compare) if compare else (chosen.method,)
     folder = Path("runs") / f"compare-{chosen.task.replace(':', '.')}"

@@ -5,6 +5,7 @@ who took part in each committed round, so a run that went on without some silos 
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from domo.api.client import DASHBOARD, Coordinator
 from domo.api.transport import Rest
 from domo.commands.run_flags import check_device
 from domo.commands.simulate import run_and_keep
@@ -19,6 +21,8 @@ from domo.errors import ConfigError, ReplayError
 from domo.names import plain
 from domo.ops.config_file import validate
 from domo.ops.console import say
+from domo.ops.words import counted
+from domo.remote.which import find_run
 from domo.run_config import RunConfig
 from domo.simulation import SimulatedSilo, SimulationResult
 from domo.tasks.base import Shard
@@ -116,8 +120,9 @@ def replay_run(
     check_parts(config, rounds, silos)
     full = sum(len(r.participants) == len(run.roster) for r in rounds)
     say(
-        f"{run.run_id}: {config.method} on {config.task}, {len(silos)} silos, {len(rounds)} of "
-        f"{config.num_rounds} rounds as they were recorded, {full} of them with all silos"
+        f"{run.run_id}: {config.method} on {config.task}, {counted(len(silos), 'silo')}, "
+        f"{len(rounds)} of {config.num_rounds} rounds as they were recorded, {full} of them with "
+        "all silos"
     )
     parts = [[p.silo_id for p in r.participants] for r in rounds]
     folder = out or Path("runs") / f"replay-{plain(run.run_id)}"
@@ -140,7 +145,8 @@ def read_recording(source: str) -> Recording:
     """Read a record.
 
     Args:
-        source: A file, or a URL such as http://127.0.0.1:8080/api/v1/runs/1-r/history.json.
+        source: A file, a URL such as http://127.0.0.1:8080/api/v1/runs/1-r/history.json, or a run
+            at the coordinator of DOMO_SERVER.
 
     Raises:
         ConfigError: It cannot be read, is no history.json, or no round of it is committed.
@@ -148,13 +154,13 @@ def read_recording(source: str) -> Recording:
         CoordinatorUnavailableError: Nobody answers at the URL, or it cannot for the moment.
     """
     try:
-        body = json.loads(_fetch(source) if "://" in source else _read(source))
+        body = json.loads(_read(source))
     except ValueError:
         raise ConfigError(f"--replay {source}: not JSON") from None
     if not isinstance(body, dict) or not {"run", "rounds"} <= set(body):
         raise ConfigError(
-            f"--replay {source}: not the history.json of a coordinator's run; REST has it at "
-            "/api/v1/runs/RUN/history.json"
+            f"--replay {source}: not the history.json of a coordinator's run. Give the run itself, "
+            "by number or name, where its coordinator runs (DOMO_SERVER)"
         )
     record = validate(Recording, body, source)
     rounds = record.committed
@@ -173,9 +179,16 @@ def _fetch(url: str) -> bytes:
         return answer.content
 
 
-def _read(path: str) -> bytes:
+def _read(source: str) -> bytes:
+    """The record: of a URL, of a file, or of a run at the coordinator of DOMO_SERVER."""
+    if "://" in source:
+        return _fetch(source)
+    path = Path(source)
+    if not path.exists() and path.suffix != ".json" and len(path.parts) == 1:
+        with Coordinator(os.environ.get("DOMO_SERVER") or DASHBOARD) as coordinator:
+            return _fetch(coordinator.api(f"/runs/{find_run(coordinator, source)}/history.json"))
     try:
-        return Path(path).read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--replay {path}: cannot be read: {error.strerror}") from None
 

@@ -8,6 +8,7 @@ import torch
 
 from domo.errors import ConfigError
 from domo.ops.config_file import load_runs, validate
+from domo.ops.words import typed
 from domo.run_config import RunConfig
 from domo.trial import DEFAULTS, laid_over
 
@@ -57,6 +58,25 @@ def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) ->
         validate(RunConfig, entry, path, at=at)  # so that its faults are told as the file's
     wanted = laid_over(laid_over(DEFAULTS, entry), given)
     return validate(RunConfig, wanted, "the command line", names=FLAGS)
+
+
+def typed_again(flags: Mapping[str, Any], **others: Any) -> str:
+    """`domo simulate` with what it was given, as somebody types it.
+
+    Args:
+        flags: As in `make_config`.
+        others: Further flags; None or False: not given, True: one without a value.
+    """
+    given = {FLAGS[key].lstrip("-"): value for key, value in flags.items()} | others
+    shown = {
+        name.replace("-", "_"): ",".join(f"{v:g}" for v in value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in given.items()
+        if value is not None and value is not False and value is not True
+    }
+    bare = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is True]
+    return " ".join([typed("domo", "simulate", **shown), *bare])
 
 
 def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:

@@ -26,21 +26,29 @@ from domo.model.card import (
 from domo.model.flat import digest
 from domo.model.model_file import save_model
 from domo.ops.console import console, say
+from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
 from domo.tasks.base import Task
 
 
-def run_single(setting: Setting, out: Path) -> SimulationResult:
-    """One run, a line for each round; leaves the model and its history in `out`."""
+def run_single(setting: Setting, out: Path, side_by_side: str) -> SimulationResult:
+    """One run, a line for each round; leaves the model and its history in `out`.
+
+    Args:
+        setting: The run.
+        out: Folder for what is made.
+        side_by_side: The command that compares methods on the same task and data.
+    """
     config = setting.config
     say(
-        f"{config.title}: {config.method} on {config.task}, {config.expected_silos} silos, "
-        f"similarity {100 * config.similarity:g} %, {config.num_rounds} rounds, seed {config.seed}"
+        f"{config.title}: {config.method} on {config.task}, "
+        f"{counted(config.expected_silos, 'silo')}, similarity {100 * config.similarity:g} %, "
+        f"{counted(config.num_rounds, 'round')}, seed {config.seed}"
     )
     task, silos = setting.load()
     result = run_and_keep(config, task, silos, setting.device, out)
-    say("next:    domo simulate --compare all    (the paper's eight methods side by side)")
+    say(f"next:    {side_by_side}    (the paper's eight methods side by side)")
     return result
 
 
@@ -131,8 +139,9 @@ def run_comparison(
     """Several methods and seeds; leaves every number, a table and a plot in `out`."""
     config = setting.config
     say(
-        f"{len(methods)} methods x {len(seeds)} seeds on {config.task}: {config.expected_silos} "
-        f"silos, similarity {100 * config.similarity:g} %, {config.num_rounds} rounds"
+        f"{counted(len(methods), 'method')} x {counted(len(seeds), 'seed')} on {config.task}: "
+        f"{counted(config.expected_silos, 'silo')}, similarity {100 * config.similarity:g} %, "
+        f"{counted(config.num_rounds, 'round')}"
     )
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()

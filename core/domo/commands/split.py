@@ -15,6 +15,7 @@ from torch import Tensor
 
 from domo.errors import ConfigError
 from domo.ops.console import say
+from domo.ops.words import counted
 from domo.tasks import load_task
 from domo.tasks.array_task import ArrayTask
 from domo.tasks.arrays import check_folder, write_arrays
@@ -46,7 +47,7 @@ def split_data(
         TaskError: No such task, or its data cannot be read.
     """
     folders = write_silo_folders(load_task(task_name), data_root, num_silos, similarity, seed, out)
-    say(f"{num_silos} folders in {out}, similarity {similarity:g}. Next, at each silo:")
+    say(f"{counted(num_silos, 'folder')} in {out}, similarity {similarity:g}. Next, at each silo:")
     say(f"  domo-client --server localhost:50051 --task {task_name} --data {folders[0]}")
 
 

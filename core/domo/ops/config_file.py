@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -84,10 +84,31 @@ def validate(
         return model_class.model_validate(dict(data))
     except ValidationError as error:
         faults = list(_explain(model_class, data, error, at, names or {}))
+    raise _refusal(where, faults)
+
+
+def validate_all(where: str | Path, *parts: Callable[[], M]) -> list[M]:
+    """What several calls of `validate` make of one file; faults of all of them are told at once.
+
+    Raises:
+        ConfigError: Everything that is wrong in any of them, a line for each fault.
+    """
+    made, faults = [], list[Fault]()
+    for part in parts:
+        try:
+            made.append(part())
+        except ConfigError as error:
+            faults += error.faults or [Fault("", str(error))]
+    if faults:
+        raise _refusal(where, faults)
+    return made
+
+
+def _refusal(where: str | Path, faults: Sequence[Fault]) -> ConfigError:
     if len(faults) == 1:
-        raise ConfigError(f"{where}: {faults[0]}", faults)
+        return ConfigError(f"{where}: {faults[0]}", faults)
     lines = "\n".join(f"  {fault}" for fault in faults)
-    raise ConfigError(f"{where}: {len(faults)} faults\n{lines}", faults)
+    return ConfigError(f"{where}: {len(faults)} faults\n{lines}", faults)
 
 
 def _explain(

@@ -3,13 +3,14 @@
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from domo.api.client import Coordinator
 from domo.errors import ConfigError
-from domo.ops.config_file import load_runs, validate
+from domo.ops.config_file import load_runs, validate, validate_all
 from domo.ops.console import confirm, say
 from domo.ops.words import counted
 from domo.remote.which import find_run, here
@@ -68,7 +69,8 @@ def submit_runs(server: str, path: Path, name: str | None, token: str) -> Sequen
         ConfigError: A fault in the file, or no such run in it.
     """
     entries = load_runs(path)
-    runs = [validate(RunConfig, e, path, at=f"runs[{i}]") for i, e in enumerate(entries)]
+    parts = [partial(validate, RunConfig, e, path, at=f"runs[{i}]") for i, e in enumerate(entries)]
+    runs = validate_all(path, *parts)
     chosen = [(e, r) for e, r in zip(entries, runs, strict=True) if name in (None, r.title)]
     if not chosen:
         known = ", ".join(r.title for r in runs) or "none"

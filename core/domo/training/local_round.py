@@ -19,6 +19,7 @@ from domo.seeds import generator_for, seed_for
 from domo.tasks.base import Sum
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
 from domo.training.devices import to_host
+from domo.training.forgotten_step import no_step, num_changes
 from domo.training.round_data import LocalResult, RoundNumbers
 
 MAX_ACCUMULATION = 256
@@ -199,6 +200,7 @@ class LocalRound:
         where = (n.run_seed, n.silo_id, n.round_index)
         source = plan if plan is not None else random_plan(len(loader), n.batch_size, *where)
         stream, index, last_step_at = loader.load(source), 0, 0
+        weights_at = num_changes(self.model)
         while opt.num_done < n.num_steps:
             if not self._on_step(self, opt.num_done):
                 self.abandoned = True
@@ -213,9 +215,10 @@ class LocalRound:
             done = opt.num_done
             yield to_device(batch, self.device)
             index += 1
-            last_step_at = index if opt.num_done > done else last_step_at
+            if opt.num_done > done:
+                last_step_at, weights_at = index, num_changes(self.model)
             if index - last_step_at >= MAX_ACCUMULATION:
-                raise RoundError(f"opt.step() was not called for {MAX_ACCUMULATION} batches")
+                raise RoundError(no_step(self.model, weights_at, MAX_ACCUMULATION))
         self._on_step(self, opt.num_done)
 
     def log(self, **metrics: float) -> None:

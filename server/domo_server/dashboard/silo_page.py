@@ -8,15 +8,16 @@ NUM_SILO_ROUNDS = 300
 """How many of the last rounds of a run its detail has a silo's part in, and the one that closes."""
 NUM_SILO_EVENTS = 50
 """How many of a silo's last events its detail has."""
+AGAIN = "It tries again by itself."
+ENDED = "It is offline and tries nothing: its operator starts it again."
 _DATA = "Its operator starts it again with --data; `domo-client doctor` checks the folder."
 ADVICE = {
     OUT_OF_MEMORY: (
         "End what else uses that GPU, choose a smaller batch_size, or train on a larger device. "
-        "It tries again by itself."
+        + AGAIN
     ),
     DISK_FULL: (
-        "Its operator makes room on the disk of its state folder. It keeps its update and tries "
-        "again by itself."
+        "Its operator makes room on the disk of its state folder. It keeps its update. " + AGAIN
     ),
     OUTLIER: (
         "Its operator looks at the data and the labels; another update of it is taken. Else drop "
@@ -40,8 +41,7 @@ ADVICE = {
 }
 """What to do about a silo's last error, by its code; docs/error-texts.md has more."""
 OTHER = (
-    "It tries again by itself. If it does not get better, its operator looks at its log and at "
-    "`domo-client doctor`."
+    f"{AGAIN} If it does not get better, its operator looks at its log and at `domo-client doctor`."
 )
 
 
@@ -54,10 +54,11 @@ async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
         rounds_run_id=None if run is None else run.run_id,
         rounds=[] if run is None else await read.silo_rounds(run.run_id, silo.silo_id, first - 1),
         events=await read.events(limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
-        advice=advice_on(silo.error, silo.error_code),
+        advice=advice_on(silo.error, silo.error_code, silo.phase == "offline"),
     )
 
 
-def advice_on(error: str | None, code: str | None) -> str | None:
-    """What to do; None: there is no error."""
-    return ADVICE.get(code or "", OTHER) if error else None
+def advice_on(error: str | None, code: str | None, offline: bool = False) -> str | None:
+    """What to do; None: there is no error. A process that is gone tries nothing by itself."""
+    advice = ADVICE.get(code or "", OTHER) if error else None
+    return advice.replace(AGAIN, ENDED) if advice and offline else advice

@@ -144,11 +144,11 @@ class Stall:
     def _gone(self, silo_id: str) -> str | None:
         """Why nothing comes of a silo as things are, and what it did last."""
         run = self._run
+        away = run.sessions.away(silo_id, BROKEN_S)
         if (failure := run.participants.failed.get(silo_id)) is not None:
-            return f"failed: {failure} (it tries again by itself)"
+            return f"failed: {failure} ({away or 'it tries again by itself'})"
         if (declined := run.participants.declined(silo_id)) is not None:
             return declined
-        away = run.sessions.away(silo_id, BROKEN_S)
         if away == NOT_SEEN and run.clock() - self._up_s < COMING_S:
             return None
         return f"{away} (last: {self._doing(silo_id)})" if away not in (None, NOT_SEEN) else away

@@ -14,6 +14,7 @@ from dataclasses import replace
 from shutil import rmtree
 
 from domo.errors import OUTLIER, DomoError, RoundTimeoutError, StateError, TransportError
+from domo.ops.words import counted
 from domo_server.events import kinds
 from domo_server.rounds.aggregate import make_record, sum_round
 from domo_server.rounds.alignment import Alignment
@@ -108,7 +109,7 @@ class RunLoop:
         await self._durably(lambda: run.store.update_run(run.run_id, **values))
         run.open_round()
         run.move(Signal.ROSTER_FROZEN)
-        run.say(kinds.STARTED, f"{run.config.title} started with {len(silo_ids)} silos")
+        run.say(kinds.STARTED, f"{run.config.title} started with {counted(len(silo_ids), 'silo')}")
 
     # rounds
 
@@ -169,7 +170,7 @@ class RunLoop:
                 run.say(kinds.UNUSUAL, f"{silo_id}: {why}", silo_id)
         await run.settle()
         record = await self._durably(self._record, made)
-        run.waits_for(f"summing {len(record.participants)} updates")
+        run.waits_for(f"summing {counted(len(record.participants), 'update')}")
         begun = run.clock()
         times.folding()
         following, aligned = await self._sum(record)
@@ -216,7 +217,9 @@ class RunLoop:
         done = f"round {r + 1} of {run.config.num_rounds} committed"
         loss = closed.train_loss
         tail = f", train loss {loss:.4g}" if loss is not None else ""
-        run.say(kinds.ROUND_COMMITTED, f"{done} with {len(closed.participants)} silos{tail}")
+        run.say(
+            kinds.ROUND_COMMITTED, f"{done} with {counted(len(closed.participants), 'silo')}{tail}"
+        )
 
     def _refuse_outliers(self) -> bool:
         far = self._run.participants.refuse_outliers()

@@ -7,6 +7,7 @@ from shutil import copyfile, rmtree
 from domo.errors import StateError
 from domo.model.layout import Section
 from domo.model.model_file import open_model, save_model
+from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.storage import files
 from domo.training.initial import about_initial, build_initial, task_of
@@ -143,7 +144,7 @@ async def _restore(run: Run, durably: Durable, row: RunRow) -> bool:
         run.left_at(RoundState(Phase.CLOSING, r))
     done = f"round {r + 1} of {run.config.num_rounds}"
     tail = "; it is still paused" if paused else ""
-    here = f"{len(run.participants.accepted)} updates already here"
+    here = f"{counted(len(run.participants.accepted), 'update')} already here"
     run.say(kinds.RESUMED, f"resumed at {done} with {here}{tail}")
     return True
 

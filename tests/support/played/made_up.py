@@ -52,6 +52,7 @@ class Federation:
             )
         ]
         self.rebound: list[str] = []
+        self.grpc_address = "0.0.0.0:50051"
         self.silo_list = [SiloStatus(silo_id="site-a", phase="idle", loss=float("nan"))]
         self.event_list = [
             Event(event_id=i, at="2026-01-05T09:00:00Z", kind="note", text=f"event {i}")
@@ -91,7 +92,7 @@ class Federation:
         return Status(
             version="0",
             uptime_s=1,
-            grpc_address="0.0.0.0:50051",
+            grpc_address=self.grpc_address,
             tls=False,
             current_run=self._current(),
             num_queued=0,

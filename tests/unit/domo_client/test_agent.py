@@ -9,6 +9,7 @@ from torch import nn
 from domo.errors import ConfigError, TaskError
 from domo.run_config import RunConfig
 from domo_client.agent import MissingDataError, parse_device, parse_shard, prepare
+from domo_client.observe.messages import Ui
 from domo_client.rpc.control import Offer
 from tests.support.live.silos import options
 
@@ -24,6 +25,21 @@ def arrays(folder: Path, train: int | None = 5, test: int | None = 3) -> Path:
             images, labels = np.zeros((n, 1, 8, 8), np.float32), np.arange(n) % 10
             np.savez(folder / f"{name}.npz", inputs=images, labels=labels)
     return folder
+
+
+@pytest.mark.parametrize(("task", "is_public"), [("digits", True), ("imagefolder:10", False)])
+def test_a_part_of_a_public_dataset_is_offered_where_there_is_one(
+    task: str, is_public: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = offer(task, num_silos=3)
+    with pytest.raises(MissingDataError) as caught:
+        prepare(wanted, options())
+    assert caught.value.is_public == is_public
+    ui = Ui(["domo-client", "--name", "a"], "")
+    ui.needs_data(wanted, str(caught.value), caught.value.is_public)
+    said = "".join(capsys.readouterr())
+    assert "domo-client --name a --data DIR" in said
+    assert ("--shard 0/3" in said) == is_public
 
 
 # what may be trained

@@ -108,7 +108,7 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
             "run 1-r: 360 training and 90 test samples here; enrolling",
         ]
         one_round = (
-            r"round {} of 2: 1 steps in \d+\.\d s, train loss \d\.\d{{4}}, here: "
+            r"round {} of 2: 1 step in \d+\.\d s, train loss \d\.\d{{4}}, here: "
             r"loss \S+, accuracy \S+ %, received \S+ kB, sent \S+ kB"
         )
         assert re.fullmatch(one_round.format(1), lines[4])

@@ -152,3 +152,23 @@ def test_the_admin_token_is_made_once_for_its_owner_only(tmp_path: Path) -> None
 def test_an_empty_token_of_a_start_that_died_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "admin-token").touch(mode=0o600)
     assert len(admin_token(tmp_path)) >= 40
+
+
+def test_every_fault_of_a_file_is_told_wherever_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "federation.toml"
+    path.write_text(
+        '[server]\nlisten = 5\ndurability = "none"\n'
+        '[[runs]]\ntask = "digits"\nnum_rounds = 0\nnum_silos = 2\n'
+        '[[runs]]\ntask = "digits"\nnum_rounds = 3\nnum_silos = 2\nseeed = 1\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"{path}: 4 faults"
+    found = [line.split()[0].rstrip(":") for line in lines[1:]]
+    assert sorted(found) == [
+        "runs[0].num_rounds",
+        "runs[1].seeed",
+        "server.durability",
+        "server.listen",
+    ]

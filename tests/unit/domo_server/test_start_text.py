@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from domo.api.client import DASHBOARD
+from domo.remote.admin import default_token_file
 from domo_server.cli import _banner
 from domo_server.config import ServerConfig, TlsConfig
 from domo_server.startup import Started
@@ -36,6 +38,24 @@ def test_the_command_of_a_silo(
     url = "http://127.0.0.1:8081"
     _banner(settings, Started(listen, url, f"{url}/login?token=t", ["1-domo"]), link=True)
     said = capsys.readouterr().out.splitlines()
-    assert said[-2] == f"next: start the silos, each with: domo-client {command}"
+    where = ", on this machine," if listen.startswith("127.") else ","
+    assert said[-2] == f"next: start the silos{where} each with: domo-client {command}"
     assert said[-1] == f"and watch: domo watch --server {url}"
     assert said[2].endswith(f"{url}/login?token=t")
+
+
+@pytest.mark.parametrize(
+    ("state", "url", "flags"),
+    [
+        (default_token_file().parent, DASHBOARD, ""),
+        (default_token_file().parent, "http://127.0.0.1:8081", " --server http://127.0.0.1:8081"),
+        (Path("/srv/my state"), DASHBOARD, " --token-file '/srv/my state/admin-token'"),
+    ],
+)
+def test_the_submit_command_of_an_idle_coordinator_finds_it_and_its_token(
+    state: Path, url: str, flags: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ServerConfig(state_dir=state)
+    _banner(settings, Started("127.0.0.1:50051", url, f"{url}/login?token=t", []), link=True)
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == f"  domo submit federation.toml{flags}"

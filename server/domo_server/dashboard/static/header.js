@@ -19,10 +19,19 @@ const WILDCARDS = new Set(["0.0.0.0", "[::]", "::", "*", ""]);
 export const hasEnded = (run) => ENDED.has(run.state);
 
 /** The address that a silo dials: the coordinator's, or this page's name if it listens on all. */
+const LOOPBACK = new Set(["localhost", "[::1]", "::1"]);
+
+const isLoopback = (host) => LOOPBACK.has(host) || /^127\./.test(host);
+
+/** Whether silos of other machines cannot reach it: it listens on this one only. */
+export const isLocalOnly = (grpcAddress) =>
+  isLoopback(grpcAddress.slice(0, grpcAddress.lastIndexOf(":")));
+
 export function dialAddress(grpcAddress) {
   const colon = grpcAddress.lastIndexOf(":");
   const [host, port] = [grpcAddress.slice(0, colon), grpcAddress.slice(colon + 1)];
-  return WILDCARDS.has(host) ? `${location.hostname}:${port}` : grpcAddress;
+  if (!WILDCARDS.has(host)) return grpcAddress;
+  return `${isLoopback(location.hostname) ? "HOST" : location.hostname}:${port}`;
 }
 
 export function roundWords(run) {

@@ -6,7 +6,7 @@ import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
 import {
   NONE, formatBytes, formatClock, formatCount, formatDuration, formatLoss, formatSpeed,
 } from "./format.js";
-import { dialAddress } from "./header.js";
+import { dialAddress, isLocalOnly } from "./header.js";
 import { Order } from "./order.js";
 import { siloLink } from "./router.js";
 
@@ -140,10 +140,18 @@ export function renderSilos({ status, run, receivedAt }) {
   const { silos } = status;
   const elapsed = (performance.now() - receivedAt) / 1000;
   byId("no-silos").hidden = silos.length > 0;
+  const isLocal = isLocalOnly(status.grpc_address);
+  setText(byId("join-where"), isLocal
+    ? "Silos of this machine can join, and no others: the coordinator listens on it only. Run here:"
+    : "On each machine that holds data, run:");
   setText(byId("join-command"), `domo-client --server ${dialAddress(status.grpc_address)}`);
   setText(
     byId("join-note"),
-    status.tls ? "This coordinator speaks TLS: give each silo its CA with --tls-ca, if it is your own." : "",
+    isLocal
+      ? "For silos of other machines: listen and [server.tls] in the coordinator's configuration."
+      : status.tls
+        ? "This coordinator speaks TLS: give each silo its CA with --tls-ca, if it is your own."
+        : "",
   );
   const phases = silos.map((x) => (x.dropped == null ? x.phase : "dropped"));
   const counts = PHASES.map((phase) => [phases.filter((x) => x === phase).length, phase]);

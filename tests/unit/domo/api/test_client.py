@@ -74,7 +74,7 @@ def test_refusals(there: Coordinator) -> None:
         there.submit({})
     with Coordinator(there.url) as stranger, pytest.raises(AccessError, match="only the admin"):
         stranger.stop("1-fedavg")
-    with pytest.raises(CoordinatorUnavailableError, match="no coordinator's REST at"):
+    with pytest.raises(CoordinatorUnavailableError, match="no coordinator answers at"):
         Coordinator("http://127.0.0.1:1").status()
 
 
@@ -180,7 +180,10 @@ def test_a_stream_that_falls_silent_is_lost(
     stream = there.stream(on_away=lambda error: away.append(str(error)))
     next(stream)
     next(stream)  # of a new connection
-    assert away == [f"no coordinator's REST at {there.url}: timed out"]
+    assert away == [
+        f"no coordinator answers at {there.url}: timed out. Is that the address of its "
+        "dashboard, as it printed it?"
+    ]
     stream.close()
 
 

@@ -140,7 +140,7 @@ def test_what_is_wrong_is_said_and_changes_nothing(model: Path, tmp_path: Path) 
     assert "there is no module 'nowhere'" in refused("run", "--task", "nowhere:Own")
     assert sorted(tmp_path.rglob("*")) == before
     away = domo("1-run", "--server", "http://127.0.0.1:1")
-    assert "no coordinator's REST at http://127.0.0.1:1" in away.stderr
+    assert "no coordinator answers at http://127.0.0.1:1" in away.stderr
     assert away.exit_code == 5
     damaged = tmp_path / "damaged.safetensors"
     shutil.copy(model, damaged)

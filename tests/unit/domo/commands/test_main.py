@@ -53,7 +53,9 @@ def test_simulate_leaves_model_and_history(tmp_path):
     assert [line.split()[:2] for line in lines[1:4]] == [["round", f"{i}/2"] for i in range(3)]
     assert "test accuracy" in lines[3]
     assert "3 of 3 silos" in lines[3]
-    assert "domo simulate --compare all" in lines[-1]
+    asked = "--silos 3 --rounds 2 --seed 5 --lr 0.1 --local-steps 2"
+    assert lines[-1].startswith(f"next:    domo simulate {asked} --data ")
+    assert "--compare all" in lines[-1]
     folder = tmp_path / "runs" / "domo-s-digits"
     history = json.loads((folder / "history.json").read_text())
     assert history["config"]["local_lr"] == 0.1

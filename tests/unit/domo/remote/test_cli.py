@@ -17,9 +17,10 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from domo.api.client import Coordinator
 from domo.api.schema import Event, RunSummary, SiloStatus
 from domo.commands.main import app
-from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.errors import ConfigError, CoordinatorUnavailableError, NotFoundError
 from domo.remote import complete
 from domo.remote import events as remote
 from domo.remote.admin import rebind_silo
@@ -250,6 +251,60 @@ def test_tab_knows_methods_and_tasks() -> None:
     assert set(complete.TASKS) == set(TASKS)
 
 
+@pytest.mark.usefixtures("server")
+def test_submit_tells_the_faults_of_all_runs(tmp_path: Path, federation: Federation) -> None:
+    path = tmp_path / "more.toml"
+    run = 'task = "digits"\nnum_silos = 2\n'
+    path.write_text(f"[[runs]]\n{run}num_rounds = 0\n[[runs]]\n{run}num_rounds = 1\nseed = -1\n")
+    result = CliRunner().invoke(app, ["submit", str(path)])
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert lines[0] == f"error: {path}: 2 faults"
+    assert [line.split()[0] for line in lines[1:]] == ["runs[0].num_rounds", "runs[1].seed"]
+    assert not federation.submitted
+
+
+REST_WORDS = ("GET ", "POST ", "/api/v1", "Bearer", "request", "REST", "the body")
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (("run", "9-x"), "all of them: domo runs"),
+        (("export", "9-x"), "all of them: domo runs"),
+        (("undrop", "site-x"), "`domo status` lists them"),
+        (("rebind", "site-x"), "`domo status` lists them"),
+        (("events", "--silo", "x" * 200), ""),
+    ],
+)
+def test_a_cure_is_in_words_of_the_command_line(
+    server: str, words: tuple[str, ...], cure: str
+) -> None:
+    result = CliRunner().invoke(app, words)
+    assert cure in result.stderr
+    assert not [word for word in REST_WORDS if word in result.stderr]
+
+
+def test_who_is_not_the_admin_is_told_which_flag(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "another")
+    told = refused(1, "drop", "site-a")
+    assert told == (
+        "only the admin may do this, and the token is not this coordinator's. It lies in the "
+        "coordinator's state folder as admin-token: give --token-file, or set DOMO_ADMIN_TOKEN"
+    )
+
+
+def test_a_coordinator_that_is_older_than_the_command(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Coordinator(server, TOKEN) as coordinator, pytest.raises(NotFoundError) as caught:
+        coordinator.ask("POST", "/silos/site-a/of-tomorrow")
+    assert "of an older version than this command" in str(caught.value)
+    assert "routes" not in str(caught.value)
+
+
 def test_only_the_admin_changes_anything(
     server: str, federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +388,7 @@ def test_nobody_there_and_a_coordinator_that_cannot(
     assert "there is nothing here" in refused(6, "status", "--server", f"{server}/elsewhere")
     monkeypatch.setenv("DOMO_SERVER", "http://127.0.0.1:1")
     for words in (("status",), ("events",), ("pause", "1-fedavg"), ("undrop", "site-a")):
-        assert refused(5, *words).startswith("no coordinator's REST at http://127.0.0.1:1: ")
+        assert refused(5, *words).startswith("no coordinator answers at http://127.0.0.1:1: ")
 
 
 def test_a_proxy_that_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,12 +399,12 @@ def test_a_proxy_that_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     url = "http://127.0.0.1:8080/api/v1/status"
     answer(502)
-    assert refused(5, "status") == f"{url} answered 502; is that a domo coordinator?"
+    assert refused(5, "status") == "http://127.0.0.1:8080 answered 502; is that a domo coordinator?"
     answer(404)
-    assert refused(2, "status") == f"{url} answered 404; is that a domo coordinator?"
+    assert refused(2, "status") == "http://127.0.0.1:8080 answered 404; is that a domo coordinator?"
     answer(200)
     for words in ("status", "status --json", "runs --json", "run 1-x --json", "events"):
-        assert f"{url} answered with a web page" in refused(1, *words.split())
+        assert "http://127.0.0.1:8080 answered with a web page" in refused(1, *words.split())
 
 
 @pytest.mark.parametrize("body", [b"Sign in", b'[{"no": "run"}]', b"\xff"])
@@ -401,7 +456,7 @@ def test_a_record_that_is_not_there(federation: Federation, server: str) -> None
     url = f"{server}/api/v1/runs/9-x/history.json"
     assert refused(6, "simulate", "--replay", url).startswith("no run '9-x'")
     nobody = refused(5, "simulate", "--replay", "http://127.0.0.1:1/history.json")
-    assert nobody.startswith("no coordinator's REST at http://127.0.0.1:1/history.json")
+    assert nobody.startswith("no coordinator answers at http://127.0.0.1:1/history.json")
 
 
 @pytest.mark.usefixtures("server")

@@ -109,6 +109,29 @@ def test_a_forgotten_optimizer_step(monkeypatch: pytest.MonkeyPatch) -> None:
         next(batches)
 
 
+def trained(monkeypatch: pytest.MonkeyPatch, is_own: bool) -> None:
+    """A loop whose first step alone is made by the optimizer of the round."""
+    monkeypatch.setattr(training, "MAX_ACCUMULATION", 3)
+    rnd = local_round()
+    opt, other = rnd.optimizer(), torch.optim.AdamW(rnd.model.parameters())
+    for i, batch in enumerate(rnd.batches(DATA)):
+        loss_of(rnd, batch).backward()
+        if i == 0:
+            opt.step()
+        elif is_own:
+            other.step()
+
+
+def test_the_step_of_another_optimizer_is_told_from_a_forgotten_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = r"rnd.optimizer\(\) made no step in 3 batches, and another one changed the weights"
+    with pytest.raises(RoundError, match=text):
+        trained(monkeypatch, is_own=True)
+    with pytest.raises(RoundError, match=r"opt.step\(\) was not called for 3 batches"):
+        trained(monkeypatch, is_own=False)
+
+
 def test_steps_in_between_start_the_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "MAX_ACCUMULATION", 3)
     rnd = local_round()

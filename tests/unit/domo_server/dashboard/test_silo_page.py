@@ -34,3 +34,13 @@ def test_what_to_do(error: str, code: str | None, words: str) -> None:
 @pytest.mark.parametrize("error", [None, ""])
 def test_nothing_to_do(error: str | None) -> None:
     assert advice_on(error, "data") is None
+
+
+@pytest.mark.parametrize("code", ["out-of-memory", "disk-full", None])
+def test_a_process_that_is_gone_tries_nothing_by_itself(code: str | None) -> None:
+    there, gone = advice_on("it failed", code), advice_on("it failed", code, offline=True)
+    assert there is not None
+    assert gone is not None
+    assert "It tries again by itself." in there
+    assert "by itself" not in gone
+    assert "its operator starts it again" in gone
