@@ -106,6 +106,10 @@ def test_silos_are_picked(overview: Page) -> None:
         legend = overview.text(f'#curves-charts [data-chart="{chart}"] .legend')
         assert "silo-20" in legend
         assert "silo-21" in legend
+    overview.choose(".many-silos select", "silo-47")
+    named = overview.text(f"{NORM} .legend")
+    assert named.count("silo-47") == 1, "who is at an end is not named twice"
+    overview.choose(".many-silos select", "silo-47")
     overview.click(f'{NORM} .legend [data-key="picked silo-20"] button')
     overview.until(lambda: "silo-20" not in overview.text(f"{NORM} .legend"), "picked no more")
     assert "silo-21" in overview.text(f"{NORM} .legend")

@@ -134,6 +134,7 @@ def test_a_run_from_the_form_to_its_model(page: Page, server: Coordinator) -> No
     assert parquet.read_table(downloaded(folder, "*.parquet")).num_rows == len(table)
     page.click("#view-run [data-f=card]")
     assert f"run `{run_id}`" in downloaded(folder, "README*").read_text()
+    page.click('#view-run [data-chart="accuracy"] .save summary')
     page.click('#view-run [data-chart="accuracy"] [title="Save as PNG"]')
     picture = image.imread(downloaded(folder, "by-form*accuracy.png"))
     assert picture.shape[0] > 220
@@ -232,7 +233,7 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
 
     page.find("#curves-charts canvas")
     reached = set()
-    for _ in range(75):
+    for _ in range(110):
         page.driver.switch_to.active_element.send_keys(Keys.TAB)
         reached.add(
             page.driver.execute_script(

@@ -100,6 +100,8 @@ class Participant(_Frozen):
     """omega_k, raw."""
     num_steps: int
     """P_k."""
+    update_bytes: int | None = None
+    """Of its update on the wire."""
     update_norm: float | None = None
     train_loss: float | None = None
     cosine: float | None = None

@@ -22,6 +22,7 @@ def round_record(row: rows.RoundRecord) -> RoundRecord:
                 silo_id=part.silo_id,
                 weight=part.weight,
                 num_steps=part.num_steps,
+                update_bytes=sum(num_bytes for _, num_bytes in part.vectors),
                 update_norm=part.update_norm,
                 train_loss=part.train_loss,
                 cosine=part.cosine,

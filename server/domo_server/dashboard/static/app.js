@@ -49,11 +49,16 @@ function draw() {
   });
 }
 
-/** Show the page of the address; a reader's focus goes to its top. */
+/** Show the page of the address; where it is another one, a reader's focus goes to its top. */
 function go(isFirst) {
+  const before = route;
   route = currentRoute();
   keepAddress();
   showAlert("address", route.unknown);
+  if (!isFirst && route.page === before.page && route.id === before.id && route.page !== "new") {
+    draw();
+    return;
+  }
   for (const [name, page] of Object.entries(pages)) page.host.hidden = name !== route.page;
   const parts = { run: "runs", compare: "runs", silo: "overview" };
   for (const link of document.querySelectorAll("[data-nav]")) {

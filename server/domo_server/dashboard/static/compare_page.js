@@ -1,9 +1,11 @@
 // Runs side by side: curves over one another, results, and settings with what differs marked.
 
-import { Board } from "./curves.js";
+import { bestWords } from "./charts/best.js";
+import { Board } from "./charts/board.js";
+import { formatTest, specsOf } from "./charts/specs.js";
 import { h, keyed, setAttr, setText } from "./dom.js";
 import { totalSeconds, trainedSeconds, waitedSeconds } from "./durations.js";
-import { formatDuration, formatLoss, formatPercent } from "./format.js";
+import { NONE, formatDuration } from "./format.js";
 import { STATE_WORDS } from "./header.js";
 import { historyOf } from "./history.js";
 import { compareLink, comparedRuns, runLink } from "./router.js";
@@ -13,12 +15,19 @@ import { asMeant, comparedKeys, showSetting } from "./settings.js";
 const RESULTS = [
   ["state", (run) => STATE_WORDS[run.state] ?? run.state],
   ["rounds", (run) => `${run.rounds_done} of ${run.num_rounds}`],
-  ["test accuracy", (run) => formatPercent(run.accuracy)],
-  ["test loss", (run) => formatLoss(run.loss)],
+  ["best", (run) => bestWords(run) || NONE],
   ["trained for", (run) => formatDuration(trainedSeconds(run))],
   ["waited for silos", (run) => formatDuration(waitedSeconds(run))],
   ["time in all", (run) => formatDuration(totalSeconds(run))],
 ];
+
+/** A row for each test that one of the runs has, as the newest model did in it. */
+function testRows(entries) {
+  const names = specsOf(entries).tests.map(({ metric }) => metric);
+  const newest = entries.map(({ history }) => history.detail?.metrics.at(-1)?.metrics ?? {});
+  return names.map((name) => ({ key: `test ${name}`,
+    cells: newest.map((metrics) => formatTest(name, metrics[name])) }));
+}
 
 /** Two runs of one name are told apart by their id. */
 function namesOf(runs) {
@@ -31,11 +40,11 @@ export class ComparePage {
   constructor(host, draw) {
     this.host = host;
     this.draw = draw;
-    const charts = h("div", { class: "charts" });
+    const charts = h("div", {});
     this.chips = h("ul", { class: "chips", "aria-label": "Runs compared" });
     this.add = h("select", { "aria-label": "Add a run" });
     this.add.addEventListener("change", () => {
-      if (this.add.value) location.hash = compareLink([...this.ids, this.add.value]);
+      if (this.add.value) location.hash = compareLink([...this.ids, this.add.value], this.board.query);
     });
     this.only = h("input", { type: "checkbox", id: "only-differing", checked: true });
     this.only.addEventListener("change", draw);
@@ -82,7 +91,7 @@ export class ComparePage {
     this.curves.hidden = this.results.hidden = shown.length === 0;
     this.drawChoice(all, shown, names);
     if (!shown.length) return;
-    this.board.showRuns(entries);
+    this.board.showRuns(entries, route.query);
     this.drawTable(entries);
   }
 
@@ -90,7 +99,7 @@ export class ComparePage {
     keyed(this.chips, shown, (x) => x.run_id, (run) => {
       const button = h("button", { type: "button", "aria-label": `Remove ${run.name}` }, "\u00d7");
       button.addEventListener("click", () => {
-        location.hash = compareLink(this.ids.filter((id) => id !== run.run_id));
+        location.hash = compareLink(this.ids.filter((id) => id !== run.run_id), this.board.query);
       });
       return h("li", {}, h("i", {}), h("a", { href: runLink(run.run_id) }),
         h("span", { class: "muted small" }), button);
@@ -119,7 +128,7 @@ export class ComparePage {
     keyed(this.head, ["", ...entries.map(({ name }) => name)], (x) => x,
       () => h("th", { scope: "col" }), (cell, name) => setText(cell, name));
     const create = () => h("tr", {}, h("th", { scope: "row" }));
-    keyed(this.rows, [...results, ...settings], (row) => row.key, create, (node, row) => {
+    keyed(this.rows, [...results, ...testRows(entries), ...settings], (row) => row.key, create, (node, row) => {
       setText(node.firstChild, row.key);
       setAttr(node, "class", row.differs ? "differs" : null);
       while (node.children.length > row.cells.length + 1) node.lastChild.remove();

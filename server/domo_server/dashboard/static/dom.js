@@ -68,13 +68,13 @@ export function empty(host) {
   delete host._values;
 }
 
-/** GET JSON; throws an Error with the server's own words, and its `fields`. */
+/** GET JSON; throws an Error with the server's own words, its `fields` and the `status`. */
 export async function getJson(url, options) {
   const answer = await fetch(url, options);
   const body = await answer.json().catch(() => null);
   if (!answer.ok) {
     const words = body?.error?.message ?? `the coordinator answered ${answer.status}`;
-    throw Object.assign(new Error(words), { fields: body?.error?.fields ?? null });
+    throw Object.assign(new Error(words), { fields: body?.error?.fields ?? null, status: answer.status });
   }
   return body;
 }

@@ -10,11 +10,13 @@ const NUM_OLDER = 400; // at most
 const cache = new Map();
 
 /**
- * {detail, rounds} of a run as far as they are here; what is missing comes later, and then
- * `onChange` is called. `live` is the run of the stream, which needs no asking.
+ * {detail, rounds, tests} of a run as far as they are here, each round with all bytes `sent` up to
+ * it; what is missing comes later, and then `onChange` is called. `live` is the run of the stream,
+ * which needs no asking.
  */
 export function historyOf(row, live, onChange) {
-  const entry = cache.get(row.run_id) ?? { detail: null, rounds: [], stamp: null, busy: false };
+  const entry = cache.get(row.run_id)
+    ?? { detail: null, rounds: [], tests: [], stamp: null, busy: false };
   cache.set(row.run_id, entry);
   const isLive = live?.run_id === row.run_id;
   if (isLive) entry.detail = live;
@@ -24,23 +26,26 @@ export function historyOf(row, live, onChange) {
 }
 
 /** Whether curves or tables of a run, drawn by `owner`, have to be drawn again. */
-export function showsChange(owner, run, { detail, rounds }) {
-  return changed(owner, run.run_id, run.rounds_done, run.num_rounds, detail?.metrics, rounds,
-    detail?.roster.join());
+export function showsChange(owner, run, { detail, rounds, tests }, query) {
+  return changed(owner, run.run_id, run.state, run.rounds_done, run.num_rounds, run.best_index,
+    detail?.metrics, rounds, tests, detail?.roster.join(), query.toString());
 }
 
 async function load(entry, runId, stamp, isLive, onChange) {
   entry.busy = true;
   const known = entry.rounds.filter((round) => round.state === "COMMITTED");
   const after = known.at(-1)?.round_index ?? -1;
+  const tested = entry.tests.slice(0, -1); // of the newest model more silos may have told since
   const url = `api/v1/runs/${encodeURIComponent(runId)}`;
   try {
-    const [detail, rounds] = await Promise.all([
+    const [detail, rounds, tests] = await Promise.all([
       isLive ? null : getJson(url),
       getJson(`${url}/rounds?after=${after}`),
+      getJson(`${url}/tests?after=${tested.at(-1)?.model_index ?? -1}`).catch(() => []),
     ]);
     if (detail) entry.detail = detail;
-    entry.rounds = thinned([...known, ...rounds]);
+    entry.rounds = thinned([...known, ...withSent(rounds, known.at(-1)?.sent ?? 0)]);
+    entry.tests = thinned([...tested, ...tests], (test) => test.model_index);
     entry.stamp = stamp;
     entry.busy = false;
     onChange();
@@ -49,11 +54,20 @@ async function load(entry, runId, stamp, isLive, onChange) {
   }
 }
 
+/** Rounds, each with the bytes of all updates up to it; `before` are those of earlier ones. */
+function withSent(rounds, before) {
+  let sent = before;
+  return rounds.map((round) => {
+    for (const part of round.participants) sent += part.update_bytes ?? 0;
+    return { ...round, sent };
+  });
+}
+
 /** The rounds that are kept of all that are here; the same ones, however they came. */
-export function thinned(rounds) {
-  const newest = rounds.at(-1)?.round_index ?? 0;
+export function thinned(rounds, index = (round) => round.round_index) {
+  const newest = rounds.length ? index(rounds.at(-1)) : 0;
   const older = Math.max(0, newest + 1 - NUM_NEWEST);
   let step = 1;
   while (older / step > NUM_OLDER) step *= 2;
-  return rounds.filter(({ round_index: r }) => r >= older || r % step === 0);
+  return rounds.filter((round) => index(round) >= older || index(round) % step === 0);
 }

@@ -1,7 +1,8 @@
 // The page that stays open: the current run, its silos, its curves, what has happened.
 
 import { RunButtons, askSilo } from "./actions.js";
-import { Board } from "./curves.js";
+import { renderBest } from "./charts/best.js";
+import { Board } from "./charts/board.js";
 import { byId, setAttr } from "./dom.js";
 import { renderEvents, setUpEvents } from "./events.js";
 import { renderHeader } from "./header.js";
@@ -49,7 +50,7 @@ export class Overview {
     this.board.recolour();
   }
 
-  update(state) {
+  update(state, { query }) {
     this.state = state;
     const { run, runs } = state;
     renderHeader(state);
@@ -57,8 +58,9 @@ export class Overview {
     renderEvents(state);
     this.buttons.update(run, state.isAdmin);
     if (!run) return;
+    renderBest(byId("run-best"), run);
     const history = historyOf(run, run, this.draw);
-    if (showsChange(this.board, run, history)) this.board.showRun(run, history, run.roster);
+    if (showsChange(this.board, run, history, query)) this.board.showRun(run, history, run.roster, query);
     const before = runs?.find((x) => x.run_id !== run.run_id && x.rounds_done > 0);
     byId("curves-compare").hidden = !before;
     if (before) setAttr(byId("curves-compare"), "href", compareLink([run.run_id, before.run_id]));

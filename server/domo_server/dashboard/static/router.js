@@ -1,5 +1,7 @@
 // Which page is shown: the part of the address after #. One document, so the stream goes on.
 
+import { VIEW_WORDS } from "./charts/view.js";
+
 const PAGES = [
   ["overview", /^\/?$/],
   ["runs", /^\/runs$/],
@@ -9,9 +11,9 @@ const PAGES = [
   ["new", /^\/new$/],
 ];
 
-/** What a query of a page may say; a page whose charts have a state adds its words. */
+/** What a query of a page may say. */
 export const KNOWN = {
-  overview: [], runs: [], run: [], compare: ["runs"], silo: [], new: ["from"],
+  overview: VIEW_WORDS, runs: [], run: VIEW_WORDS, compare: ["runs", ...VIEW_WORDS], silo: [], new: ["from"],
 };
 
 /** Part of an address in its own letters; null: it is cut or mangled. */
@@ -49,8 +51,29 @@ export function currentRoute() {
 
 export const runLink = (id) => `#/runs/${encodeURIComponent(id)}`;
 export const siloLink = (id) => `#/silos/${encodeURIComponent(id)}`;
-export const compareLink = (ids) => `#/compare?runs=${ids.map(encodeURIComponent).join(",")}`;
+
+/** Of these runs; `query` may say how their curves are looked at. */
+export function compareLink(ids, query = new URLSearchParams()) {
+  const rest = new URLSearchParams(query);
+  rest.delete("runs");
+  const more = rest.size ? `&${rest}` : "";
+  return `#/compare?runs=${ids.map(encodeURIComponent).join(",")}${more}`;
+}
+
 export const newLink = (from) => (from ? `#/new?from=${encodeURIComponent(from)}` : "#/new");
+
+/** The same page with another query; `isSmall`: no step that Back goes to. */
+export function setQuery(query, isSmall) {
+  const [path] = location.hash.slice(1).split("?");
+  const address = `#${path || "/"}${query ? `?${query}` : ""}`;
+  if (address === (location.hash || "#/")) return;
+  if (isSmall) {
+    history.replaceState(null, "", address);
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  } else {
+    location.hash = address;
+  }
+}
 
 /** The run ids of a comparison. */
 export const comparedRuns = (route) =>

@@ -1,7 +1,9 @@
 // One run: what can be done with it, its curves, settings and rounds.
 
 import { RunButtons } from "./actions.js";
-import { Board } from "./curves.js";
+import { renderBest } from "./charts/best.js";
+import { Board } from "./charts/board.js";
+import { Tables } from "./charts/tables.js";
 import { fields, h, keyed, setAttr, setText } from "./dom.js";
 import { closedByWords } from "./durations.js";
 import { formatClock, formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
@@ -37,8 +39,9 @@ export class RunPage {
     this.part = {};
     const f = (name, tag = "span", attributes = {}) =>
       (this.part[name] = h(tag, attributes));
-    const charts = h("div", { class: "charts" });
+    const charts = h("div", {});
     const actions = h("span", { class: "actions" });
+    this.tables = new Tables(this.draw);
     const files = h("p", { class: "links" }, ...fileLinks(run));
     [this.part.model, this.part.card] = files.children;
     this.body.replaceChildren(
@@ -50,10 +53,12 @@ export class RunPage {
           f("left", "span", { class: "muted" })),
         f("progress", "progress", { max: 1, value: 0, "aria-label": "Rounds done" }),
         f("detail", "p", { class: "breaks", role: "status" }),
+        f("best", "p", { class: "best-line", hidden: true }),
         h("div", { class: "row wrap" }, files,
           f("again", "a", { class: "admin-only" }))),
       h("section", { class: "panel", "aria-label": "Curves" },
         h("div", { class: "row head" }, h("h2", {}, "Curves")), charts),
+      this.tables.node,
       h("section", { class: "panel", "aria-label": "Settings" },
         h("div", { class: "row head" }, h("h2", {}, "Settings"),
           h("p", { class: "muted small" }, "those that differ from the defaults are bold")),
@@ -74,7 +79,7 @@ export class RunPage {
     this.buttons = new RunButtons(actions);
   }
 
-  update(state, { id }) {
+  update(state, { id, query }) {
     const { runs, run: live } = state;
     const run = live?.run_id === id ? live : runs?.find((x) => x.run_id === id);
     this.missing.hidden = Boolean(run) || runs === null;
@@ -93,11 +98,13 @@ export class RunPage {
     setText(part.left, timeLeft(run, elapsed, state.status.silos));
     part.progress.value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
     setText(part.detail, run.detail || "\u00a0");
+    renderBest(part.best, run);
+    this.tables.update(run);
     part.model.hidden = part.card.hidden = run.rounds_done === 0;
     this.buttons.update(run, state.isAdmin);
     if (history.detail) settingRows(part.settings, history.detail.config, this.draw);
-    if (!showsChange(this.board, run, history)) return;
-    this.board.showRun(run, history, history.detail?.roster ?? []);
+    if (!showsChange(this.board, run, history, query)) return;
+    this.board.showRun(run, history, history.detail?.roster ?? [], query);
     this.rounds(history);
   }
 

@@ -1,7 +1,7 @@
 // One card for each silo, the line above counts them by phase. A few stay where they are; of many
 // those that need somebody come first.
 
-import { CROWD } from "./crowd.js";
+import { CROWD } from "./charts/crowd.js";
 import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
 import {
   NONE, formatBytes, formatClock, formatCount, formatDuration, formatLoss, formatSpeed,
