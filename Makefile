@@ -13,10 +13,17 @@ help:  ## List the targets
 setup: $(VENV)/.done  ## Make .venv and install domo with everything it needs
 
 $(VENV)/.done: pyproject.toml
-	@sh scripts/setup.sh $(PYTHON) $(VENV)
+	@sh scripts/setup.sh $(PYTHON) $(VENV) dev
 	@touch $@
 
-demo: setup  ## Four silos train over gRPC: FedAvg, then DOMO; with dashboard
+$(VENV)/.demo: pyproject.toml
+	@sh scripts/setup.sh $(PYTHON) $(VENV) run
+	@touch $@
+
+# What the demo needs is a part of what setup installs, so either will do.
+RUNS := $(if $(wildcard $(VENV)/.done),$(VENV)/.done,$(VENV)/.demo)
+
+demo: $(RUNS)  ## Four silos train over gRPC: FedAvg, then DOMO; with dashboard
 	@$(BIN)/python scripts/demo.py
 
 test: setup  ## Run all tests
@@ -44,7 +51,7 @@ oldest: setup  ## The tests of the wire with the oldest grpcio and protobuf that
 golden: setup  ## Replay the stored trajectories only
 	@$(BIN)/pytest tests/golden
 
-simulate: setup  ## DOMO on digits in one process, no network
+simulate: $(RUNS)  ## DOMO on digits in one process, no network
 	@$(BIN)/domo simulate
 
 bench: setup  ## Cost of a local step against torch's SGD

@@ -1,14 +1,14 @@
 """The demo: one coordinator and four silo processes on this machine, FedAvg and then DOMO.
 
 Started by `make demo`. Real processes, real images (1,797 handwritten digits that come with domo),
-gRPC on loopback. Everything it leaves is in runs/demo.
+gRPC on loopback. Everything it leaves is in a folder of its own: runs/demo, runs/demo-2, ...
 """
 
 import contextlib
+import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,9 +21,7 @@ import httpx
 from rich.live import Live
 from rich.table import Table
 
-from domo.errors import StateError
 from domo.ops.console import console, err_console, say
-from domo.storage.state_folder import lock_folder
 
 NUM_SILOS = 4
 ROUNDS = 15
@@ -64,21 +62,18 @@ def free_port(first: int) -> int:
 
 
 def own_folder() -> Path:
-    """runs/demo, emptied; or runs/demo-2, ... while another demo is running there."""
-    for number in range(1, 100):
+    """runs/demo, or the next of runs/demo-2, ...: what an earlier demo has left stays."""
+    RUNS.mkdir(exist_ok=True)
+    for number in itertools.count(1):
         folder = RUNS / ("demo" if number == 1 else f"demo-{number}")
-        try:
-            lock_folder(folder / "coordinator", "domo-server").close()
-        except StateError:
-            continue
-        shutil.rmtree(folder)
-        folder.mkdir()
-        return folder
-    raise SystemExit("too many demos are running")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError
 
 
 def start(name: str, *command: str) -> subprocess.Popen[bytes]:
-    """Start one process, its output in runs/demo/NAME.log."""
+    """Start one process, its output in NAME.log of the folder."""
     env = os.environ | {"PYTHONUNBUFFERED": "1"}
     with (FOLDER / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
@@ -197,7 +192,8 @@ def main() -> None:
         if not console.is_terminal:
             console.print(show(curves, ""))
         keep(url, run_ids)
-        say(f"done in {time.monotonic() - began:.0f} s. Left in {FOLDER}:")
+        took = time.monotonic() - began
+        say(f"done in {took:.0f} s. Left in {FOLDER}, which no later demo touches:")
         say("  domo.safetensors     the final DOMO model (fedavg.safetensors: the other)")
         say("  domo.history.json    configuration, accuracy and rounds (fedavg.history.json too)")
         say("  coordinator/, silo-*/, *.log   state and logs of each process")
