@@ -5,6 +5,7 @@ cost little.
 """
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -170,18 +171,26 @@ def doctor(
     flags: Flags,
     dashboard: Dashboard = None,
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    look: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw some inputs with their classes, as the model will see them: a PNG."
+        ),
+    ] = None,
 ) -> None:
     """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
     from domo_client.doctor.doctor import doctor as examine
 
-    raise typer.Exit(examine(_setup(flags, dashboard), as_json))
+    raise typer.Exit(examine(_setup(flags, dashboard, look), as_json))
 
 
-def _setup(flags: Flags, dashboard: str | None) -> "Setup":
+def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":
     """The flags of doctor, for its checks; log lines as joining has them, but warnings only."""
     from domo_client.doctor.checks import Setup
 
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
+    if not os.environ.get("DOMO_LOG_LEVEL"):
+        logging.getLogger("domo.tasks").setLevel(logging.ERROR)  # its warnings are findings
     silo_id = flags.name or host_name()
     return Setup(
         server=flags.server,
@@ -198,6 +207,7 @@ def _setup(flags: Flags, dashboard: str | None) -> "Setup":
         insecure=flags.insecure,
         compression=flags.compression,
         dashboard=dashboard,
+        look=look,
     )
 
 

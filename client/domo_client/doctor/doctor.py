@@ -9,6 +9,7 @@ from domo.ops.findings import Report, unchecked
 from domo_client.doctor.checks import (
     Facts,
     Setup,
+    inputs,
     machine,
     network,
     tls,
@@ -43,8 +44,9 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
     report.run("shared memory", lambda: machine.shared_memory(setup))
     if report.run("data folder", lambda: training.folder(setup)):
         report.run("data", lambda: training.data(setup, facts))
+        report.run("inputs", lambda: inputs.inputs(setup, facts))
     else:
-        _skip(report, ("data",), "the data folder must be right first")
+        _skip(report, ("data", "inputs"), "the data folder must be right first")
     if facts.device is None:
         _skip(report, ("dummy round",), "the device must be there first")
     else:

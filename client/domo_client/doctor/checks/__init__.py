@@ -36,6 +36,7 @@ class Setup:
     insecure: bool = False
     compression: str = "none"
     dashboard: str | None = None
+    look: Path | None = None
 
     @property
     def host(self) -> str:

@@ -152,7 +152,7 @@ def _strays(root: Path, others: Sequence[Path]) -> Iterator[str]:
         if entry.name in beside_parts or (is_folder(entry) and entry.name[0] == "_"):
             left.folder(entry.name)
         elif is_aside(entry.name) or is_system(entry.name):
-            left.kind("hidden or system entries")
+            left.kind("hidden or system")
         elif not is_folder(entry) and entry.name != LISTED:
             left.file(entry.name)
     if str(left):

@@ -347,24 +347,24 @@ STRAYS = [
     heic(".xml", ""),
     heic(".xyz", ""),
     Row("._0.png of macOS", both(GOOD, raw(b"\0\5\x16\7", "train/a/._0.png")), levels=256,
-        text="1 hidden or system entries"),
+        text="1 hidden or system"),
     Row(".DS_Store, Thumbs.db and desktop.ini", both(GOOD, *(raw(b"x", f"train/a/{n}") for n in
         (".DS_Store", "Thumbs.db", "desktop.ini"))), levels=256,
-        text="3 hidden or system entries"),
+        text="3 hidden or system"),
     *(
         Row(f"the folder {name}", both(GOOD, raw(b"x", f"train/{name}/0.png")), levels=256,
             text=f"left out in {{root}}/train: {text}")
         for name, text in {
-            "lost+found": "1 hidden or system entries",
-            "@eaDir": "1 hidden or system entries",
-            "__MACOSX": "1 hidden or system entries",
-            "$RECYCLE.BIN": "1 hidden or system entries",
-            ".git": "1 hidden or system entries",
+            "lost+found": "1 hidden or system",
+            "@eaDir": "1 hidden or system",
+            "__MACOSX": "1 hidden or system",
+            "$RECYCLE.BIN": "1 hidden or system",
+            ".git": "1 hidden or system",
             "_old": "the folder _old",
         }.items()
     ),
     Row("@eaDir in a class folder", both(GOOD, put(GREY, "train/a/@eaDir/0.png/THUMB_S.jpg")),
-        levels=256, text="1 hidden or system entries"),
+        levels=256, text="1 hidden or system"),
     Row("a folder that is named x.png", both(GOOD, put(COLOUR, "train/a/x.png/1.png")), levels=256,
         num=2),
     Row("images beside the class folders", both(GOOD, put(GREY, "train/9.png")), levels=256,
