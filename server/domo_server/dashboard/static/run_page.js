@@ -12,6 +12,7 @@ import { historyOf, showsChange } from "./history.js";
 import { newLink } from "./router.js";
 import { fileLinks } from "./runs_page.js";
 import { settingRows } from "./settings.js";
+import { TimesPanel } from "./times_panel.js";
 
 const NUM_ROUNDS_SHOWN = 200;
 
@@ -31,6 +32,7 @@ export class RunPage {
 
   recolour() {
     this.board?.recolour();
+    this.times?.recolour();
   }
 
   /** The page of another run is made anew. */
@@ -40,6 +42,7 @@ export class RunPage {
     const f = (name, tag = "span", attributes = {}) =>
       (this.part[name] = h(tag, attributes));
     const charts = h("div", {});
+    this.times = new TimesPanel();
     const actions = h("span", { class: "actions" });
     this.tables = new Tables(this.draw);
     const files = h("p", { class: "links" }, ...fileLinks(run));
@@ -59,6 +62,7 @@ export class RunPage {
       h("section", { class: "panel", "aria-label": "Curves" },
         h("div", { class: "row head" }, h("h2", {}, "Curves")), charts),
       this.tables.node,
+      this.times.node,
       h("section", { class: "panel", "aria-label": "Settings" },
         h("div", { class: "row head" }, h("h2", {}, "Settings"),
           h("p", { class: "muted small" }, "those that differ from the defaults are bold")),
@@ -105,6 +109,7 @@ export class RunPage {
     if (history.detail) settingRows(part.settings, history.detail.config, this.draw);
     if (!showsChange(this.board, run, history, query)) return;
     this.board.showRun(run, history, history.detail?.roster ?? [], query);
+    this.times.update(history.rounds);
     this.rounds(history);
   }
 

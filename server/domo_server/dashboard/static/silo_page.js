@@ -10,6 +10,7 @@ import {
 import { LogTail } from "./log_tail.js";
 import { runLink } from "./router.js";
 import { phaseTime } from "./silos.js";
+import { StackedTimes } from "./stacked_times.js";
 
 const AGAIN_MS = 2000;
 const NUM_ROUNDS = 300; // of a longer run the coordinator tells the last ones only
@@ -116,6 +117,7 @@ export class SiloPage {
         h("div", { class: "row head wrap" }, h("h2", {}, "Rounds"),
           f("sum", "p", { class: "muted small" })),
         f("noRounds", "p", { class: "empty" }, "It has had no part in a round of this run yet."),
+        (this.times = new StackedTimes()).node,
         f("table", "div", { class: "scroll tall", tabindex: 0, role: "region",
           "aria-label": "Table of rounds" },
           h("table", {}, h("thead", {}, h("tr", {},
@@ -140,6 +142,10 @@ export class SiloPage {
     return id;
   }
 
+  recolour() {
+    if (this.times.plot) this.times.recolour();
+  }
+
   /** Nothing of another silo stays under this one's name. */
   enter({ id }) {
     this.id = id;
@@ -149,7 +155,7 @@ export class SiloPage {
     this.log.forget(null);
     for (const list of [this.rounds, this.problems, this.events, this.sum]) empty(list);
     for (const part of [this.noRounds, this.noProblems, this.noEvents,
-      this.table, this.problems, this.events]) part.hidden = true;
+      this.table, this.times.node, this.problems, this.events]) part.hidden = true;
   }
 
   update(state, { id }) {
@@ -213,6 +219,7 @@ export class SiloPage {
     const inside = rounds.filter((round) => round.took_part).length;
     const outside = rounds.filter((round) => round.left_out != null).length;
     this.noRounds.hidden = rounds.length > 0;
+    this.times.updateSilo(this.id, rounds);
     this.table.hidden = rounds.length === 0;
     const which = rounds.length < NUM_ROUNDS ? "of run " : `the last ${rounds.length} of run `;
     this.sum.replaceChildren(...(runId ? [which, h("a", { href: runLink(runId) }, runId),
