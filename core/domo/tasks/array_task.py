@@ -9,7 +9,7 @@ from torch import nn
 
 from domo.errors import DataError
 from domo.inputs.form import InputForm
-from domo.tasks.arrays import check_folder, read_arrays
+from domo.tasks.arrays import check_folder, left_beside, read_arrays
 from domo.tasks.base import ArrayDataset, Shard, classification_sums, cross_entropy_loss
 from domo.tasks.datasets import Public
 from domo.tasks.shards import eval_shard, train_shard
@@ -62,8 +62,16 @@ class ArrayTask:
         check_folder(root, self.data_hint)
         path = root / "train.npz"
         if not path.is_file():
-            raise DataError(f"there is no train.npz in {root}. It should hold {self.data_hint}")
-        return read_arrays(path, self.shape, self.num_classes)
+            there = left_beside(root)
+            also = f"; {there}" if there else ""
+            raise DataError(
+                f"there is no train.npz in {root}. It should hold {self.data_hint}{also}"
+            )
+        data = read_arrays(path, self.shape, self.num_classes)
+        if note := left_beside(root):
+            logger.warning("%s", note)
+            data.notes = [note]
+        return data
 
     def eval_data(self, root: Path, shard: Shard | None) -> ArrayDataset | None:
         """A shard of the public test set, or (None) root/test.npz, which may be absent.

@@ -102,10 +102,16 @@ class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
     Args:
         inputs: Shape (N, ...).
         labels: Shape (N,), int64.
+
+    Attributes:
+        facts: What was read of whose files, for people.
+        notes: What should be known of them.
     """
 
     def __init__(self, inputs: Tensor, labels: Tensor):
         self.inputs, self.labels = inputs, labels
+        self.facts: Sequence[str] = ()
+        self.notes: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.labels)

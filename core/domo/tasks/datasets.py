@@ -77,15 +77,11 @@ class PixelDataset(ArrayDataset):
 
     Attributes:
         classes: Names of the labels; empty where they are not known.
-        facts: What was read, for people.
-        notes: What should be known of it.
     """
 
     def __init__(self, pixels: Tensor, labels: Tensor, mean: Sequence[float], std: Sequence[float]):
         super().__init__(pixels, labels)
         self.classes: Sequence[str] = ()
-        self.facts: Sequence[str] = ()
-        self.notes: Sequence[str] = ()
         self.mean = 255 * torch.tensor(mean).view(-1, 1, 1)
         self.std = 255 * torch.tensor(std).view(-1, 1, 1)
 
