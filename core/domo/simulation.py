@@ -104,6 +104,13 @@ class SimulationResult:
         return {Section.TRAINABLE: self.x, **self.buffers}
 
     @property
+    def untested(self) -> str:
+        """Why no model has test numbers; empty: some have."""
+        if any(r.metrics for r in self.history):
+            return ""
+        return "no model has test numbers: no silo has test data, or evaluate_every is 0"
+
+    @property
     def state_dict(self) -> dict[str, Tensor]:
         """x_R and all else that the model has, for `load_state_dict`."""
         return self.layout.state_dict(self.vectors)

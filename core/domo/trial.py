@@ -1,5 +1,6 @@
 """A federation in this process, in one call: what `domo.simulate` is."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from domo.tasks.base import Shard, Task
 from domo.training.batches import torch_as_it_was
 from domo.training.initial import task_of
 from domo.training.ready import load_tests, load_train, loader
+
+log = logging.getLogger(__name__)
 
 DEFAULTS = {"task": "digits", "num_rounds": 15, "num_silos": 4}
 """The demo: about a second of training on embedded data."""
@@ -75,7 +78,10 @@ def simulate(
         names = silo_names(config)
         silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
     with torch_as_it_was(torch.device(device)):
-        return simulation.simulate(config, made, silos, device=device, on_model=on_model)
+        result = simulation.simulate(config, made, silos, device=device, on_model=on_model)
+    if result.untested:
+        log.warning("%s", result.untested)
+    return result
 
 
 def laid_over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

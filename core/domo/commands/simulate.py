@@ -105,6 +105,8 @@ def run_and_keep(
     table.add_row("digest of the model", digest(result.x))
     table.add_row("digest of the momentum", digest(result.m))
     console.print(table)
+    if result.untested:
+        say(f"warning: {result.untested}", style="yellow")
     say(f"model:   {out / 'model.safetensors'}\nhistory: {out / 'history.json'}")
     return result
 

@@ -58,6 +58,7 @@ TORN = _kind("torn")
 # runs
 WAITING = _kind("waiting")
 STARTED = _kind("started", webhook="started")
+UNTESTED = _kind("untested", "problem", "yellow")
 ROUND_COMMITTED = _kind("round-committed")
 REOPENED = _kind("reopened")
 PAUSED = _kind("paused", colour="yellow", webhook="paused")

@@ -38,7 +38,10 @@ class Ending:
             run.check_files()
             run.waits_for(f"testing the final model at {', '.join(waiting)}")
             await run.changes.loops.changed(min(left, 1.0))
-        await self.end(Signal.EVALUATED, f"all {run.state.round_index} rounds are committed")
+        done = f"all {run.state.round_index} rounds are committed"
+        numbers = await asyncio.to_thread(run.store.evaluations_of, run.run_id)
+        silent = run.config.evaluate_every and not numbers
+        await self.end(Signal.EVALUATED, f"{done}; no model has test numbers" if silent else done)
 
     async def end(self, signal: Signal, text: str) -> None:
         """End the run, and record how."""

@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 from shutil import copyfile, rmtree
 
+from domo.algorithm import num_non_finite
 from domo.errors import StateError
 from domo.model.layout import Section
-from domo.model.model_file import open_model, save_model
+from domo.model.model_file import open_model, save_model, section_blocks
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.storage import files
@@ -107,7 +108,9 @@ def committed(folder: Path, row: RunRow) -> Checkpoint:
 def _make_x0(config: RunConfig, path: Path) -> None:
     if config.initial_model:
         given = Path(config.initial_model)
-        open_model(given)
+        layout, file = open_model(given)
+        if bad := sum(map(num_non_finite, section_blocks(layout, file, Section.TRAINABLE))):
+            raise StateError(f"{bad} parameters in {given} are not finite: no run starts there")
         files.make_folder(path.parent)
         temporary = path.with_name(path.name + ".tmp")
         copyfile(given, temporary)

@@ -46,6 +46,11 @@ class Roster:
         self.enrolled |= enrolled
         self.frozen = None if frozen is None else list(frozen)
 
+    @property
+    def has_tests(self) -> bool:
+        """Whether a silo that has enrolled has test data."""
+        return any(e.num_eval_samples for e in self.enrolled.values())
+
     def freeze(self, silo_ids: Sequence[str]) -> None:
         """The run begins with these."""
         self._config.check_tables(silo_ids)  # wrong ones fail at once
