@@ -2,7 +2,7 @@
 
 import { h, keyed, setAttr, setText } from "./dom.js";
 import { NONE, formatSeconds } from "./format.js";
-import { niceRange, ticks } from "./scale.js";
+import { niceRange, ticks } from "./charts/scale.js";
 import { PARTS, WORDS, bySpeed, partsOf, partsWords } from "./times.js";
 import uPlot from "./vendor/uPlot.esm.js";
 

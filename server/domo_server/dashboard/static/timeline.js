@@ -4,7 +4,7 @@ import { closedByWords } from "./durations.js";
 import { fields, h, keyed, setAttr, setText } from "./dom.js";
 import { NONE, formatSeconds } from "./format.js";
 import { siloLink } from "./router.js";
-import { niceStep } from "./scale.js";
+import { niceStep } from "./charts/scale.js";
 import { PARTS, WORDS, bySpeed, partsOf, partsWords, remarks, stretches } from "./times.js";
 
 const NUM_FIRST = 16;
