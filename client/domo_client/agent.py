@@ -20,6 +20,9 @@ from domo.errors import (
     TaskError,
     code_of,
 )
+from domo.meaning.compare import check_own
+from domo.meaning.measure import of_task
+from domo.meaning.value import Meaning
 from domo.model.flat import FlatModel
 from domo.tasks import TASKS, is_named
 from domo.tasks.base import Shard, Task
@@ -73,6 +76,7 @@ class Work(NamedTuple):
     model: nn.Module
     train: BatchLoader | None
     evaluation: BatchLoader | None
+    meaning: Meaning
 
 
 class MissingDataError(ConfigError):
@@ -155,10 +159,15 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     evaluation = tests if tests is not None and len(tests) else None
     if options.role == "evaluator" and evaluation is None:
         raise DataError(f"an evaluator needs test data, and there is none in {root}")
+    loader = train if train is not None else evaluation
+    assert loader is not None
+    with task_errors("what the data mean cannot be found out"):
+        meaning = of_task(task, root, shard, loader.dataset, loader.items)
+    check_own(meaning)
     model = build_model(task, config.seed)
     with task_errors(f"the model cannot be put on {options.device}"):
         model = model.to(options.device)
-    return Work(task, model, train, evaluation)
+    return Work(task, model, train, evaluation, meaning)
 
 
 def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tuple[str, ...]:
@@ -228,7 +237,10 @@ def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome |
         for note in look_at(work, offer, silo.connection.session.silo_id, options):
             log.warning("%s: %s", offer.task, note)
         ui.prepared(offer, samples, tests)
-        for rnd in silo.rounds(work.model, samples=samples, eval_samples=tests, offer=offer):
+        rounds = silo.rounds(
+            work.model, samples=samples, eval_samples=tests, meaning=work.meaning, offer=offer
+        )
+        for rnd in rounds:
             _one_round(silo, work, rnd, options, ui)
         assert silo.outcome is not None
         ui.ended(silo.outcome)

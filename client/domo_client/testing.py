@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from domo.errors import TaskError
+from domo.meaning.measure import of_task
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Section
 from domo.run_config import RunConfig
@@ -93,7 +94,8 @@ def try_task(
         offer = joined.next_run()
         model = build_model(task, offer.config.seed)
         sizes = {"samples": len(train), "eval_samples": len(tests) if tests else 0}
-        for rnd in joined.rounds(model, offer=offer, **sizes):
+        meaning = of_task(task, Path(data), shard, train.dataset, train.items)
+        for rnd in joined.rounds(model, offer=offer, meaning=meaning, **sizes):
             held[rnd.round_index] = _bytes_of(rnd.flat)
             with task_errors(f"round {rnd.round_index + 1} fails"):
                 result = run_task_round(task, rnd, train, tests)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DomoError,
         IncompleteRoundError,
         LayoutMismatchError,
+        MeaningMismatchError,
         NotFoundError,
         ProtocolError,
         RoundError,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
         TaskError,
         TransportError,
     )
+    from domo.inputs.form import InputForm
+    from domo.meaning.measure import meaning_of
+    from domo.meaning.value import Meaning
     from domo.methods import METHODS, PRESETS
     from domo.model.card import ModelCard
     from domo.model.model_file import load_card, load_weights
@@ -62,8 +66,11 @@ __all__ = [
     "DivergenceError",
     "DomoError",
     "IncompleteRoundError",
+    "InputForm",
     "LayoutMismatchError",
     "LocalRound",
+    "Meaning",
+    "MeaningMismatchError",
     "ModelCard",
     "ModelRecord",
     "NotFoundError",
@@ -84,6 +91,7 @@ __all__ = [
     "load_card",
     "load_task",
     "load_weights",
+    "meaning_of",
     "save_initial",
     "simulate",
 ]
@@ -101,8 +109,11 @@ _HOME = {
     "DivergenceError": "domo.errors",
     "DomoError": "domo.errors",
     "IncompleteRoundError": "domo.errors",
+    "InputForm": "domo.inputs.form",
     "LayoutMismatchError": "domo.errors",
     "LocalRound": "domo.training.local_round",
+    "Meaning": "domo.meaning.value",
+    "MeaningMismatchError": "domo.errors",
     "ModelCard": "domo.model.card",
     "ModelRecord": "domo.simulation",
     "NotFoundError": "domo.errors",
@@ -122,6 +133,7 @@ _HOME = {
     "load_card": "domo.model.model_file",
     "load_task": "domo.tasks",
     "load_weights": "domo.model.model_file",
+    "meaning_of": "domo.meaning.measure",
     "save_initial": "domo.training.initial",
     "simulate": "domo.trial",
 }

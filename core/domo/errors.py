@@ -8,6 +8,7 @@ DomoError
     + DataError                   its data are missing, or are not what it reads
   x ProtocolError                 the peer and we disagree; never retried
     + LayoutMismatchError         the models differ
+    + MeaningMismatchError        the data mean something else
     + UnknownSiloError            no such silo, or it is not on the roster
     + SiloConflictError           two silos with one name
     + VersionError                no common protocol version
@@ -129,6 +130,20 @@ class LayoutMismatchError(ProtocolError):
     """
 
     code = "layout-mismatch"
+
+    def __init__(self, message: str, differences: Sequence[str] = ()):
+        super().__init__(message)
+        self.differences = tuple(differences)
+
+
+class MeaningMismatchError(ProtocolError):
+    """The silo's data mean something else than the run's: other classes, inputs, labels, version.
+
+    Attributes:
+        differences: One line for each thing that differs.
+    """
+
+    code = "meaning-mismatch"
 
     def __init__(self, message: str, differences: Sequence[str] = ()):
         super().__init__(message)

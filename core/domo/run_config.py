@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -21,6 +22,7 @@ from pydantic import (
 
 from domo.errors import ConfigError
 from domo.inputs.images import ImageSettings
+from domo.meaning.value import MAX_BYTES, MAX_CLASSES, ClassName, no_name_twice
 from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
 from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 
@@ -68,6 +70,16 @@ class RunConfig(BaseModel):
     images: ImageSettings | None = None
     """How image files become inputs: size, channels, aspect and range; for tasks that read
     folders of images."""
+    classes: (
+        Annotated[
+            tuple[ClassName, ...],
+            Field(min_length=2, max_length=MAX_CLASSES),
+            AfterValidator(no_name_twice),
+        ]
+        | None
+    ) = None
+    """Names of the classes in the order of their numbers; a silo with another list is refused. By
+    default the list of the first silo that enrols is the measure."""
     method: str = "DOMO"
     """FedAvg, FedAvgSM, FedAvgLM, FedAvgLM-Z, FedAvgSLM, FedAvgSLM-Z, DOMO, DOMO-S, ..."""
     num_rounds: int = Field(ge=1)
@@ -189,6 +201,18 @@ class RunConfig(BaseModel):
             raise _BrokenRuleError("method", str(error)) from None
         need(
             not (self.num_silos and self.roster), "num_silos", "give num_silos or roster, not both"
+        )
+        base, _, number = self.task.partition(":")
+        n = len(self.classes or ())
+        need(
+            not n or base != "imagefolder" or number == str(n),
+            "classes",
+            f"classes names {n} classes: the task is then imagefolder:{n}, not {self.task}",
+        )
+        need(
+            sum(len(name.encode()) + 3 for name in self.classes or ()) < MAX_BYTES * 3 // 4,
+            "classes",
+            f"classes has more than {MAX_BYTES * 3 // 4} bytes in all",
         )
         twice = self.roster and len(set(self.roster)) < len(self.roster)
         need(not twice, "roster", "roster names a silo twice")

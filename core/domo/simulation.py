@@ -15,6 +15,8 @@ from torch import Tensor
 from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
 from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
+from domo.meaning.compare import check_all
+from domo.meaning.value import NOTHING, Meaning
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model, save_model
@@ -36,6 +38,7 @@ class SimulatedSilo:
     silo_id: str
     train: BatchLoader | None
     evaluation: BatchLoader | None = None
+    meaning: Meaning = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ def simulate(
 
     Raises:
         ConfigError: The silos do not fit the run.
+        MeaningMismatchError: Data of one silo mean something else than those of another.
         DivergenceError: Non-finite numbers; names the round and the silo.
     """
     by_id = {s.silo_id: s for s in silos}
@@ -161,6 +165,7 @@ def simulate(
         raise ConfigError(f"the silos {', '.join(roster)} are not the run's roster")
     if participants is None:
         config.check_tables(roster)
+    check_all(config.classes, ((s.silo_id, s.meaning) for s in silos))
     configure_torch(config.threads, torch.device(device))
 
     given = load_model(Path(config.initial_model)) if config.initial_model else None

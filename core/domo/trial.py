@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from domo import simulation
 from domo.errors import ConfigError
+from domo.meaning.measure import of_task
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
@@ -73,7 +74,7 @@ def simulate(
         check_images(name_of(task), config.images)
         made = task
     if isinstance(data, Mapping):
-        silos = [_silo(name, held) for name, held in data.items()]
+        silos = [_silo(made, name, held) for name, held in data.items()]
     else:
         names = silo_names(config)
         silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
@@ -90,13 +91,13 @@ def laid_over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     return {k: v for k, v in base.items() if k not in said} | dict(given)
 
 
-def _silo(name: str, held: Any) -> SimulatedSilo:
+def _silo(task: Task, name: str, held: Any) -> SimulatedSilo:
     given, test = held if isinstance(held, tuple) else (held, None)
     train = loader(f"the training data of {name}", given)
     if not len(train):
         raise ConfigError(f"the training data of {name} are empty")
     tests = loader(f"the test data of {name}", test) if test is not None else None
-    return SimulatedSilo(name, train, tests)
+    return SimulatedSilo(name, train, tests, of_task(task, Path(), None, train.dataset))
 
 
 def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
@@ -106,10 +107,11 @@ def silo_names(config: RunConfig, prefix: str = PREFIX) -> tuple[str, ...]:
 
 def load_silo(task: Task, name: str, root: Path, shard: Shard | None) -> SimulatedSilo:
     """A silo with its data; without a shard, all that lies in `root` is its own."""
-    train, evaluation = load_train(task, root, shard), load_tests(task, root, shard)
+    train, tests = load_train(task, root, shard), load_tests(task, root, shard)
     if not len(train):
         raise ConfigError(f"the training data of {name} are empty")
-    return SimulatedSilo(name, train, evaluation if evaluation and len(evaluation) else None)
+    evaluation = tests if tests is not None and len(tests) else None
+    return SimulatedSilo(name, train, evaluation, of_task(task, root, shard, train.dataset))
 
 
 def shard_silos(

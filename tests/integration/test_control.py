@@ -355,9 +355,8 @@ def test_a_silo_dropped_before_the_start_is_neither_counted_nor_waited_for(
 def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
     async def go() -> None:
         async with life(tmp_path, evaluate_every=1, num_rounds=1, roster=[A, B]) as lab:
-            digest = bytes.fromhex(lab.run.model.layout.digest if lab.run.model.layout else "")
             for name in (A, B):
-                await lab.run.enroll(await lab.join(name), digest, 8, 5)
+                await lab.enroll(name, num_tests=5)
             await lab.round_open(0)
             await lab.view.drop(B, "")
             assert lab.assignment(B) is None

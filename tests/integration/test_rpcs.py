@@ -20,6 +20,7 @@ from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator import registry
 from domo_server.events.event_log import BURST
 from domo_server.rpc.access import BUG, UNREADABLE
+from domo_server.runs.roster import Roster
 from domo_server.silos.sessions import Sessions
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.played.raw import GOOD, Raw, fault
@@ -122,9 +123,11 @@ def test_what_is_the_coordinators_own_fault_is_retryable_and_names_no_path(
 
     monkeypatch.setattr(Sessions, "get", fail)
     monkeypatch.setattr(Sessions, "join", fail)
+    monkeypatch.setattr(Roster, "has_place", fail)
     stub, silo = trainer.stub, {"session": trainer.session}
     calls = {
         "WaitForRun": lambda: stub.WaitForRun(pb.WaitForRunRequest(**silo), timeout=30),
+        "LookAtRun": lambda: stub.LookAtRun(pb.LookAtRunRequest(silo_id="site-a"), timeout=30),
         "Enroll": lambda: stub.Enroll(pb.EnrollRequest(**silo), timeout=30),
         "Decline": lambda: stub.Decline(pb.DeclineRequest(**silo), timeout=30),
         "UploadStatus": trainer.status,

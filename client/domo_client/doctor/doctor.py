@@ -9,9 +9,11 @@ from domo.ops.findings import Report, unchecked
 from domo_client.doctor.checks import (
     Facts,
     Setup,
+    agreement,
     inputs,
     machine,
     network,
+    samples,
     tls,
     training,
 )
@@ -45,8 +47,10 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
     if report.run("data folder", lambda: training.folder(setup)):
         report.run("data", lambda: training.data(setup, facts))
         report.run("inputs", lambda: inputs.inputs(setup, facts))
+        report.run("samples", lambda: samples.samples(setup, facts))
+        report.run("same meaning", lambda: agreement.same(setup, facts))
     else:
-        _skip(report, ("data", "inputs"), "the data folder must be right first")
+        _skip(report, DATA, "the data folder must be right first")
     if facts.device is None:
         _skip(report, ("dummy round",), "the device must be there first")
     else:
@@ -55,7 +59,8 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
 
 
 WAY = ("proxy", "DNS", "TCP")
-BEYOND = ("gRPC", "server certificate", "protocol")
+BEYOND = ("gRPC", "server certificate", "protocol", "open run")
+DATA = ("data", "inputs", "samples", "same meaning")
 
 
 def _has_address(setup: Setup) -> bool:
@@ -82,9 +87,13 @@ def _talk(report: Report, setup: Setup, facts: Facts, files: bool) -> None:
         speaks = report.run("gRPC", lambda: tls.handshake(setup, facts))
         speaks &= report.run("server certificate", lambda: tls.certificate(setup, facts))
     if speaks and files:
-        report.run("protocol", lambda: network.protocol(setup, facts))
+        spoken = report.run("protocol", lambda: network.protocol(setup, facts))
+        if spoken:
+            report.run("open run", lambda: agreement.open_run(setup, facts))
+        else:
+            _skip(report, ("open run",))
     else:
-        _skip(report, ("protocol",))
+        _skip(report, ("protocol", "open run"))
 
 
 def _skip(report: Report, names: Iterable[str], why: str = FIRST) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from domo.errors import ProtocolError
+from domo.meaning.value import Meaning
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.logs import log_context
@@ -60,6 +61,7 @@ class Rounds:
         frozen: Digest of its frozen parameters.
         samples: Size of the training data.
         tests: Size of the test data.
+        meaning: What the data mean.
         on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
     """
 
@@ -75,11 +77,13 @@ class Rounds:
         frozen: str,
         samples: int,
         tests: int,
+        meaning: Meaning,
         on_sent: Callable[[LocalRound, str, str], None],
     ):
         self._connection, self._state, self._reporter = connection, state, reporter
         self._outbox, self._closed, self._on_sent = outbox, closed, on_sent
         self._offer, self._flat, self._samples, self._tests = offer, flat, samples, tests
+        self._meaning = meaning
         self._begin_testing()
         self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
@@ -113,7 +117,9 @@ class Rounds:
     def _enroll(self) -> None:
         joins = self._connection.counts.joins
         layout = self._flat.layout
-        self._connection.control.enroll(self._offer, layout, self._samples, self._tests)
+        self._connection.control.enroll(
+            self._offer, layout, self._samples, self._tests, self._meaning
+        )
         self._joins = joins
         text = f"run {self._offer.run_id}: enrolled with {self._samples} samples"
         self._reporter.note(logging.INFO, text)

@@ -25,6 +25,7 @@ from torch import nn
 
 import domo
 from domo.errors import ConfigError
+from domo.meaning.value import NOTHING, Meaning
 from domo.model.flat import FlatModel, digest
 from domo.model.layout import Section
 from domo.training.batches import configure_torch
@@ -159,6 +160,7 @@ class Silo:
         *,
         samples: int | None = None,
         eval_samples: int | None = None,
+        meaning: Meaning | None = None,
         offer: Offer | None = None,
     ) -> Iterator[LocalRound]:
         """The rounds of the next run; x_r is in the model when one is handed out.
@@ -169,10 +171,13 @@ class Silo:
             model: On its device already; its parameters become views of one vector.
             samples: Size of the training data; needed where the run counts epochs or weights.
             eval_samples: Size of the test data; None: it will be tested if the loop does so.
+            meaning: What the data mean, as `domo.meaning_of` finds out; silos that mean something
+                else by their numbers are refused before the first round.
             offer: A run from `next_run`; by default the next one.
 
         Raises:
             LayoutMismatchError: The run has another model.
+            MeaningMismatchError: The data mean something else than those of the run.
             ConfigError: A number of samples below 0.
             TaskError: The model cannot be trained here: the text says why.
             UnknownRunError: The run needs another version of domo.
@@ -200,6 +205,7 @@ class Silo:
             frozen,
             samples or 0,
             tests=1 if eval_samples is None else eval_samples,
+            meaning=meaning or NOTHING,
             on_sent=lambda rnd, state, text: self.on_sent(rnd, state, text),
         )
         try:

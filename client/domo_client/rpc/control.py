@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import domo
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
+from domo.meaning.compare import differences, mismatch
+from domo.meaning.value import MAX_BYTES, Meaning
 from domo.model.layout import Layout
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
@@ -28,6 +30,9 @@ PHASES = {
 LogLine = tuple[int, float, str, str]
 
 log = logging.getLogger(__name__)
+
+MOST_WANTED = 4 * MAX_BYTES
+"""Of what several silos have said together."""
 
 
 class Offer(NamedTuple):
@@ -92,11 +97,19 @@ class Control:
         config = understood(offer.run_id, offer.config_json, offer.config_digest)
         return Offer(offer.run_id, offer.title, config.task, config)
 
-    def enroll(self, offer: Offer, layout: Layout, num_samples: int, num_eval_samples: int) -> None:
+    def enroll(
+        self,
+        offer: Offer,
+        layout: Layout,
+        num_samples: int,
+        num_eval_samples: int,
+        meaning: Meaning,
+    ) -> None:
         """Take part in a run.
 
         Raises:
             LayoutMismatchError: Names the tensors that differ.
+            MeaningMismatchError: Names what this silo's data mean otherwise.
             ConfigError: The coordinator's text says what to do.
         """
         request = pb.EnrollRequest(
@@ -105,8 +118,12 @@ class Control:
             layout_digest=bytes.fromhex(layout.digest),
             num_samples=num_samples,
             num_eval_samples=num_eval_samples,
+            meaning_json=meaning.to_json(),
         )
         answer = self._ask(self._stub.Enroll, request)
+        if answer.meaning_json:
+            wanted = Meaning.from_json(answer.meaning_json, MOST_WANTED)
+            raise mismatch(differences(meaning, wanted, listed=offer.config.classes is not None))
         if not answer.enrolled:
             _layout(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")

@@ -182,6 +182,9 @@ class RunDetail(RunSummary):
     checkpoint_digest: str | None = None
     """xxh3-128 over the last committed checkpoint: x_r, m_r and all else that is in it."""
     metrics: Sequence[MetricPoint] = ()
+    meaning: Sequence[str] = ()
+    """What the data mean, as the run and the first silos that said so have it: classes, inputs,
+    labels, version; silos are compared with that."""
     waiting_for: Sequence[str] = ()
     """Silos whose update (or enrolment) the run waits for."""
 

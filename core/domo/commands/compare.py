@@ -47,7 +47,7 @@ class Setting:
         """The task and its silos, as the run's seed splits the data."""
         c = self.config
         names = silo_names(c, self.prefix)
-        return _load(c.task, c.images, self.root, names, c.similarity, c.seed)
+        return _load(c.task, c.images, c.classes, self.root, names, c.similarity, c.seed)
 
 
 @dataclass(slots=True)
@@ -188,12 +188,13 @@ def run_one(setting: Setting) -> list[ModelRecord]:
 def _load(
     name: str,
     images: ImageSettings | None,
+    classes: tuple[str, ...] | None,
     root: Path,
     names: tuple[str, ...],
     similarity: float,
     seed: int,
 ) -> tuple[Task, list[SimulatedSilo]]:
-    task = load_task(name, images)
+    task = load_task(name, images, classes)
     return task, shard_silos(task, root, names, similarity, seed)
 
 

@@ -1,26 +1,49 @@
 """The form of an input, as a task takes it."""
 
-from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+MAX_NAME = 200
+"""Characters of a text in it."""
 
 
-@dataclass(frozen=True, slots=True)
+def printable(text: str) -> str:
+    """See that it is one line for people."""
+    if not text.isprintable():
+        raise ValueError("must be one line of printable characters")
+    return text
+
+
+Line = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(printable)]
+Size = Annotated[int, Field(ge=0, lt=2**31)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Numbers = Annotated[tuple[Finite, ...], Field(max_length=1024)]
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class InputForm:
-    """What one input of a model is; two silos with different forms mean different things.
+    """What one input of the model is; what is empty is not said.
 
-    Attributes:
-        shape: Without the batch.
-        channels: Their order, `RGB` or `L` (grey); empty: they are no colours.
-        dtype: As the model is fed.
-        aspect: What becomes of images of another shape: squeeze, pad or crop; empty: no images.
-        value_range: The values of a file that become 0 and 1; None: those of the file's own form.
-        mean: Taken off each channel, in units of that range; empty: nothing is.
-        std: What each channel is then divided by.
+        InputForm((3, 64, 64), channels="RGB", values="0..1", mean=(0.5,) * 3, std=(0.25,) * 3)
+
+    A size that may be any is None: `InputForm((3, None, None))`.
     """
 
-    shape: tuple[int, ...]
-    channels: str = ""
-    dtype: str = "float32"
-    aspect: str = ""
-    value_range: tuple[float, float] | None = None
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
+    shape: Annotated[tuple[Size | None, ...], Field(max_length=16)] | None = None
+    """Without the batch; () is a single number."""
+    channels: Line = ""
+    """RGB, BGR, grey, T1+T2, ...: what they are, in their order."""
+    dtype: Line = ""
+    """Such as float32."""
+    values: Line = ""
+    """The range of values, such as 0..1, before the mean is taken off."""
+    aspect: Line = ""
+    """What becomes of images of another shape: squeeze, pad or crop."""
+    value_range: tuple[Finite, Finite] | None = None
+    """The values of a file that become 0 and 1, where that can be set."""
+    mean: Numbers = ()
+    """What is taken off, for each channel."""
+    std: Numbers = ()
+    """What is divided by, for each channel."""

@@ -14,7 +14,7 @@ from domo.errors import DomoError, TaskError
 from domo.inputs.images import ImageSettings
 from domo.tasks import models, named
 from domo.tasks.base import Task
-from domo.tasks.image_task import with_images
+from domo.tasks.image_task import with_classes, with_images
 
 NEEDED = ("build_model", "train_data", "loss", "evaluate")
 
@@ -72,7 +72,9 @@ def check_images(name: str, images: ImageSettings | None) -> None:
         load_task(name, images)
 
 
-def load_task(name: str, images: ImageSettings | None = None) -> Task:
+def load_task(
+    name: str, images: ImageSettings | None = None, classes: tuple[str, ...] | None = None
+) -> Task:
     """Find a task: a named one (see `TASKS`), or `module:Class`, made without arguments.
 
     `imagefolder:N` is the named task for N classes. A module is looked for on PYTHONPATH and in
@@ -81,6 +83,7 @@ def load_task(name: str, images: ImageSettings | None = None) -> Task:
     Args:
         name: The task.
         images: The run's settings of image files, if it has any.
+        classes: The run's list of classes, if it has one.
 
     Raises:
         TaskError: Says what failed: the name, the import, the class, its construction, what the
@@ -88,7 +91,7 @@ def load_task(name: str, images: ImageSettings | None = None) -> Task:
     """
     base, colon, rest = name.partition(":")
     if is_named(name):
-        return _named(base, rest, images)
+        return with_classes(_named(base, rest, images), classes)
     check_images(name, images)
     if not colon:
         raise TaskError(_no_such_task(name))

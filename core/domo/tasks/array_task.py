@@ -4,13 +4,20 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from torch import nn
 
 from domo.errors import DataError
 from domo.inputs.form import InputForm
 from domo.tasks.arrays import check_folder, left_beside, read_arrays
-from domo.tasks.base import ArrayDataset, Shard, classification_sums, cross_entropy_loss
+from domo.tasks.base import (
+    VERSION,
+    ArrayDataset,
+    Shard,
+    classification_sums,
+    cross_entropy_loss,
+)
 from domo.tasks.datasets import Public
 from domo.tasks.shards import eval_shard, train_shard
 
@@ -25,13 +32,14 @@ class ArrayTask:
         build_model: Makes the model.
         public: Reads the public dataset, given a folder.
         shape: Shape of one input.
-        num_classes: Labels are 0..num_classes-1.
+        classes: Class names in the order of their numbers.
     """
 
     build_model: Callable[[], nn.Module]
     public: Callable[[Path], Public]
     shape: tuple[int, ...]
-    num_classes: int = 10
+    classes: tuple[str, ...]
+    version: ClassVar[str] = VERSION
 
     loss = staticmethod(cross_entropy_loss)
     evaluate = staticmethod(classification_sums)
@@ -39,7 +47,7 @@ class ArrayTask:
     @property
     def input_form(self) -> InputForm:
         """What one input is; its values are taken as they lie in the files."""
-        return InputForm(self.shape)
+        return InputForm(self.shape, dtype="float32")
 
     @property
     def data_hint(self) -> str:
@@ -47,7 +55,7 @@ class ArrayTask:
         shape = ", ".join(map(str, self.shape))
         return (
             f"train.npz and test.npz with inputs (N, {shape}), float32, and labels (N,), int64, in "
-            f"0..{self.num_classes - 1}; `domo data split` makes such folders"
+            f"0..{len(self.classes) - 1}; `domo data split` makes such folders"
         )
 
     def train_data(self, root: Path, shard: Shard | None) -> ArrayDataset:
@@ -67,7 +75,7 @@ class ArrayTask:
             raise DataError(
                 f"there is no train.npz in {root}. It should hold {self.data_hint}{also}"
             )
-        data = read_arrays(path, self.shape, self.num_classes)
+        data = read_arrays(path, self.shape, len(self.classes))
         if note := left_beside(root):
             logger.warning("%s", note)
             data.notes = [note]
@@ -87,4 +95,4 @@ class ArrayTask:
         if not path.is_file():
             logger.info("there is no test.npz in %s: nothing to evaluate on", root)
             return None
-        return read_arrays(path, self.shape, self.num_classes)
+        return read_arrays(path, self.shape, len(self.classes))

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+VERSION = "1"
+"""Of how named tasks read data: raised where the same files come to mean other numbers."""
+
 
 class Sum(NamedTuple):
     """A sum and how many terms it has, so that averages over silos are exact."""
@@ -50,7 +53,12 @@ class Task(Protocol):
     - `augment(batch, generator) -> batch`: random augmentation of a collated batch, on the CPU;
     - `batch_plan(round_index, num_steps) -> Sequence[Sequence[int]]`: own sampling order
       (class-balanced batches, curricula) in place of the seeded permutation;
-    - `data_hint: str`: one line on what `--data` should hold.
+    - `data_hint: str`: one line on what `--data` should hold;
+    - `classes: Sequence[str]`: names of the classes in the order of their numbers, `version: str`:
+      of the code that reads the data, and `input_form: InputForm`: what one input is; or
+      `meaning(root, shard) -> Meaning`, where they depend on the data. Silos that differ in them
+      are refused before the first round. What a task does not say is found out, as far as a look
+      at some examples shows it.
     """
 
     def build_model(self) -> nn.Module:

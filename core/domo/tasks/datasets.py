@@ -56,7 +56,19 @@ CIFAR100_CLASSES = tuple(
     train trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """.split()  # noqa: SIM905
 )
-SVHN_CLASSES = tuple("0123456789")
+DIGITS = tuple("0123456789")
+FASHION_CLASSES = (
+    "T-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 
 
 class Public(NamedTuple):

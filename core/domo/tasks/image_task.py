@@ -11,13 +11,21 @@ from torch import nn
 from domo.errors import DataError, TaskError
 from domo.inputs.form import InputForm
 from domo.inputs.images import ImageSettings
+from domo.meaning.value import Meaning
 from domo.names import shown
 from domo.tasks.arrays import check_folder
 from domo.tasks.augment import Augment
-from domo.tasks.base import ArrayDataset, Shard, Task, classification_sums, cross_entropy_loss
+from domo.tasks.base import (
+    VERSION,
+    ArrayDataset,
+    Shard,
+    Task,
+    classification_sums,
+    cross_entropy_loss,
+)
 from domo.tasks.datasets import PixelDataset, Public, Statistics
 from domo.tasks.images.finding import class_names, image_files
-from domo.tasks.images.folders import Part, is_image_tree
+from domo.tasks.images.folders import Part, is_image_tree, parts_of
 from domo.tasks.images.reading import read
 from domo.tasks.shards import eval_shard, train_shard
 
@@ -55,11 +63,25 @@ class ImageTask:
         return InputForm(
             self.images.shape,
             channels="RGB" if self.images.channels == 3 else "L",
+            dtype="float32",
+            values="0..1",
             aspect=self.images.aspect,
             value_range=self.images.range,
             mean=self.statistics.mean,
             std=self.statistics.std,
         )
+
+    def meaning(self, root: Path, shard: Shard | None) -> Meaning:
+        """What the numbers stand for; the classes are the folder's, where the task has none.
+
+        Raises:
+            TaskError: The classes cannot be read, or are not the task's.
+        """
+        names = self.classes
+        if shard is None or (names is None and self.reads_images(root)):
+            check_folder(root, self.data_hint)
+            names = tuple(class_names(root, names, self.num_classes))
+        return Meaning(classes=names or (), input=self.input_form, version=VERSION)
 
     @property
     def data_hint(self) -> str:
@@ -101,6 +123,11 @@ class ImageTask:
     def reads_images(self, root: Path) -> bool:
         """Whether root is a folder of images rather than where torchvision keeps the dataset."""
         return self.public is None or (root.is_dir() and is_image_tree(root, self.classes))
+
+    def splits_itself(self, root: Path) -> bool:
+        """Whether test images are held out of the training images, as there is no part for them."""
+        parts = parts_of(root)
+        return self.reads_images(root) and not (parts.train or parts.test)
 
     def whole(self, root: Path, part: Part) -> ArrayDataset:
         """All of a part, before it is dealt out: images in root, else the public dataset.
@@ -167,3 +194,10 @@ def with_images(task: Task, name: str, images: ImageSettings) -> ImageTask:
             f"{task.num_classes}"
         )
     return replace(task, images=images)
+
+
+def with_classes(task: Task, classes: tuple[str, ...] | None) -> Task:
+    """A task whose silos number classes by the run's list, where it goes by their folders else."""
+    if classes is None or not isinstance(task, ImageTask) or task.classes is not None:
+        return task
+    return replace(task, classes=classes)

@@ -15,17 +15,20 @@ from domo.tasks.image_task import ImageTask
 
 def digits() -> ArrayTask:
     """Small CNN on 8x8 digits."""
-    return ArrayTask(models.small_cnn, lambda root: datasets.digits(), (1, 8, 8))
+    return ArrayTask(models.small_cnn, lambda root: datasets.digits(), (1, 8, 8), datasets.DIGITS)
 
 
 def fashion_mnist() -> ArrayTask:
     """MLP on 14x14 Fashion-MNIST, 10,240 training images."""
-    return ArrayTask(models.mlp, datasets.fashion_mnist_quick, (1, 14, 14))
+    return ArrayTask(
+        models.mlp, datasets.fashion_mnist_quick, (1, 14, 14), datasets.FASHION_CLASSES
+    )
 
 
 def fashion_mnist_cnn() -> ArrayTask:
     """Small CNN on 28x28 Fashion-MNIST."""
-    return ArrayTask(partial(models.small_cnn, 1, 28), datasets.fashion_mnist, (1, 28, 28))
+    model = partial(models.small_cnn, 1, 28)
+    return ArrayTask(model, datasets.fashion_mnist, (1, 28, 28), datasets.FASHION_CLASSES)
 
 
 def cifar10(model: Callable[[int], nn.Module]) -> ImageTask:
@@ -58,7 +61,7 @@ def cifar_cnn(num_classes: int) -> nn.Module:
 
 def svhn_resnet20() -> ImageTask:
     """ResNet-20 on SVHN, without augmentation."""
-    return ImageTask(models.resnet20, datasets.SVHN, datasets.SVHN_CLASSES, datasets.svhn)
+    return ImageTask(models.resnet20, datasets.SVHN, datasets.DIGITS, datasets.svhn)
 
 
 def image_folder(num_classes: int | None = None, images: ImageSettings | None = None) -> ImageTask:

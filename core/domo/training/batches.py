@@ -106,6 +106,15 @@ def stacks_itself(dataset: Dataset[Any]) -> bool:
     )
 
 
+def _first_of(batch: Any) -> Any:
+    """The item of a batch of one."""
+    if isinstance(batch, Mapping):
+        return {k: _first_of(v) for k, v in batch.items()}
+    if isinstance(batch, tuple | list) and not isinstance(batch[0], str):
+        return tuple(_first_of(v) for v in batch)
+    return batch[0]
+
+
 class _Plan:
     """The index lists that a loader draws from now.
 
@@ -169,6 +178,12 @@ class BatchLoader:
     def _batches(self, stream: Iterator[Any]) -> Iterator[Any]:
         with self._dropped_on_error():
             yield from stream
+
+    def items(self, indices: Sequence[int]) -> Iterator[Any]:
+        """Some items, where items are read: by the workers, if there are any."""
+        if not self._num_workers:
+            return (self.dataset[i] for i in indices)
+        return (_first_of(batch) for batch in self.load([[i] for i in indices]))
 
     @contextmanager
     def _dropped_on_error(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ def task_of(config: RunConfig) -> Task:
     Raises:
         TaskError: There is none, or it does not take these settings.
     """
-    return load_task(config.task, config.images)
+    return load_task(config.task, config.images, config.classes)
 
 
 def build_initial(

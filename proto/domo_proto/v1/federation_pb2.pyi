@@ -155,28 +155,48 @@ class RunOffer(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., title: _Optional[str] = ..., task: _Optional[str] = ..., config_json: _Optional[str] = ..., config_digest: _Optional[str] = ..., layout_digest: _Optional[bytes] = ...) -> None: ...
 
 class EnrollRequest(_message.Message):
-    __slots__ = ("session", "run_id", "config_digest", "layout_digest", "num_samples", "num_eval_samples")
+    __slots__ = ("session", "run_id", "config_digest", "layout_digest", "num_samples", "num_eval_samples", "meaning_json")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     CONFIG_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     NUM_EVAL_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    MEANING_JSON_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
     config_digest: str
     layout_digest: bytes
     num_samples: int
     num_eval_samples: int
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., config_digest: _Optional[str] = ..., layout_digest: _Optional[bytes] = ..., num_samples: _Optional[int] = ..., num_eval_samples: _Optional[int] = ...) -> None: ...
+    meaning_json: str
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., config_digest: _Optional[str] = ..., layout_digest: _Optional[bytes] = ..., num_samples: _Optional[int] = ..., num_eval_samples: _Optional[int] = ..., meaning_json: _Optional[str] = ...) -> None: ...
 
 class EnrollResponse(_message.Message):
-    __slots__ = ("enrolled", "layout_json")
+    __slots__ = ("enrolled", "layout_json", "meaning_json")
     ENROLLED_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_JSON_FIELD_NUMBER: _ClassVar[int]
+    MEANING_JSON_FIELD_NUMBER: _ClassVar[int]
     enrolled: bool
     layout_json: str
-    def __init__(self, enrolled: bool = ..., layout_json: _Optional[str] = ...) -> None: ...
+    meaning_json: str
+    def __init__(self, enrolled: bool = ..., layout_json: _Optional[str] = ..., meaning_json: _Optional[str] = ...) -> None: ...
+
+class LookAtRunRequest(_message.Message):
+    __slots__ = ("silo_id", "role")
+    SILO_ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    silo_id: str
+    role: Role
+    def __init__(self, silo_id: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ...) -> None: ...
+
+class LookAtRunResponse(_message.Message):
+    __slots__ = ("offer", "meaning_json")
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    MEANING_JSON_FIELD_NUMBER: _ClassVar[int]
+    offer: RunOffer
+    meaning_json: str
+    def __init__(self, offer: _Optional[_Union[RunOffer, _Mapping]] = ..., meaning_json: _Optional[str] = ...) -> None: ...
 
 class DeclineRequest(_message.Message):
     __slots__ = ("session", "run_id", "reason", "code")

@@ -24,6 +24,11 @@ class FederationStub(object):
                 request_serializer=domo__proto_dot_v1_dot_federation__pb2.WaitForRunRequest.SerializeToString,
                 response_deserializer=domo__proto_dot_v1_dot_federation__pb2.WaitForRunResponse.FromString,
                 )
+        self.LookAtRun = channel.unary_unary(
+                '/domo_proto.v1.Federation/LookAtRun',
+                request_serializer=domo__proto_dot_v1_dot_federation__pb2.LookAtRunRequest.SerializeToString,
+                response_deserializer=domo__proto_dot_v1_dot_federation__pb2.LookAtRunResponse.FromString,
+                )
         self.Enroll = channel.unary_unary(
                 '/domo_proto.v1.Federation/Enroll',
                 request_serializer=domo__proto_dot_v1_dot_federation__pb2.EnrollRequest.SerializeToString,
@@ -71,6 +76,12 @@ class FederationServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitForRun(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LookAtRun(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,6 +141,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.WaitForRun,
                     request_deserializer=domo__proto_dot_v1_dot_federation__pb2.WaitForRunRequest.FromString,
                     response_serializer=domo__proto_dot_v1_dot_federation__pb2.WaitForRunResponse.SerializeToString,
+            ),
+            'LookAtRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.LookAtRun,
+                    request_deserializer=domo__proto_dot_v1_dot_federation__pb2.LookAtRunRequest.FromString,
+                    response_serializer=domo__proto_dot_v1_dot_federation__pb2.LookAtRunResponse.SerializeToString,
             ),
             'Enroll': grpc.unary_unary_rpc_method_handler(
                     servicer.Enroll,
@@ -207,6 +223,23 @@ class Federation(object):
         return grpc.experimental.unary_unary(request, target, '/domo_proto.v1.Federation/WaitForRun',
             domo__proto_dot_v1_dot_federation__pb2.WaitForRunRequest.SerializeToString,
             domo__proto_dot_v1_dot_federation__pb2.WaitForRunResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def LookAtRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/domo_proto.v1.Federation/LookAtRun',
+            domo__proto_dot_v1_dot_federation__pb2.LookAtRunRequest.SerializeToString,
+            domo__proto_dot_v1_dot_federation__pb2.LookAtRunResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -77,6 +77,7 @@ RUN = RunDetail(
             model_index=1, metrics={"accuracy": 0.42, "loss": 1.91}, num_silos=2, num_samples=360
         )
     ],
+    meaning=["10 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9", "inputs: 1 x 8 x 8, float32"],
     waiting_for=["site-b"],
 )
 TIMES = RoundTimes(

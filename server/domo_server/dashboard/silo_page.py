@@ -32,6 +32,10 @@ ADVICE = {
     "layout-mismatch": (
         "Both ends need the same version of the task, and the same number of classes."
     ),
+    "meaning-mismatch": (
+        "Its operator mends what the text names: `domo-client doctor` compares it beforehand. "
+        "Where the wanted list is the wrong one, set classes in the run."
+    ),
     "unknown-run": "Both ends need the same version of domo: its operator installs this one's.",
     "divergence": (
         "If other silos have it too, take a lower local_lr; if only this one, its operator looks "

@@ -4,7 +4,14 @@ import math
 
 import domo
 from domo.api.schema import SiloPhase
-from domo.errors import DomoError, LayoutMismatchError, ProtocolError, VersionError
+from domo.errors import (
+    DomoError,
+    LayoutMismatchError,
+    MeaningMismatchError,
+    ProtocolError,
+    VersionError,
+)
+from domo.meaning.value import NOTHING, Meaning
 from domo.names import is_name
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
@@ -26,6 +33,7 @@ from domo_server.rpc.access import (
 from domo_server.runs.run import Run
 from domo_server.silos.certificate_expiry import peer_end
 from domo_server.silos.silo_log import resources
+from domo_server.store.rows import Enrolment
 
 UPLOADS = {
     "absent": pb.ABSENT,
@@ -41,6 +49,25 @@ PHASES: dict[int, SiloPhase] = {
     pb.TRAINING: "training",
     pb.UPLOADING: "uploading",
 }
+
+
+def role_of(request: pb.JoinRequest | pb.LookAtRunRequest) -> str:
+    """As what a silo comes."""
+    return "evaluator" if request.role == pb.EVALUATOR else "trainer"
+
+
+def offer_of(run: Run) -> pb.RunOffer | None:
+    """A run as silos are told it; None: it is not there yet."""
+    if run.model.layout is None:
+        return None
+    return pb.RunOffer(
+        run_id=run.run_id,
+        title=run.config.title,
+        task=run.config.task,
+        config_json=run.config.model_dump_json(),
+        config_digest=run.config.digest,
+        layout_digest=bytes.fromhex(run.model.layout.digest),
+    )
 
 
 class FederationServicer(pb_grpc.FederationServicer):
@@ -69,7 +96,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             {
                 "silo_id": request.silo_id,
                 "instance_id": request.instance_id,
-                "role": "evaluator" if request.role == pb.EVALUATOR else "trainer",
+                "role": role_of(request),
                 "device": request.device[:128],
                 "software_version": request.software_version[:64],
             }
@@ -103,18 +130,23 @@ class FederationServicer(pb_grpc.FederationServicer):
 
         hold_s, silos = self._coordinator.long_poll_s, self._coordinator.changes.silos
         run = await silos.until(look, hold_s, session.silo_id)
-        if run is None or run.model.layout is None:
-            return pb.WaitForRunResponse()
-        return pb.WaitForRunResponse(
-            offer=pb.RunOffer(
-                run_id=run.run_id,
-                title=run.config.title,
-                task=run.config.task,
-                config_json=run.config.model_dump_json(),
-                config_digest=run.config.digest,
-                layout_digest=bytes.fromhex(run.model.layout.digest),
-            )
-        )
+        return pb.WaitForRunResponse(offer=None if run is None else offer_of(run))
+
+    @answers
+    async def LookAtRun(
+        self, request: pb.LookAtRunRequest, context: Context
+    ) -> pb.LookAtRunResponse:
+        """Say what would be offered to a silo, which need not have joined."""
+        if not is_name(request.silo_id):
+            raise ProtocolError(f"{request.silo_id[:64]!r} is no silo name")
+        self._callers.check(request.silo_id, context)
+        run, role = self._coordinator.queue.current, role_of(request)
+        if run is None or not run.ready or run.state.ended:
+            return pb.LookAtRunResponse()
+        if not run.roster.has_place(request.silo_id, role):
+            return pb.LookAtRunResponse()
+        wanted = run.roster.wanted_of(request.silo_id)
+        return pb.LookAtRunResponse(offer=offer_of(run), meaning_json=wanted.to_json())
 
     @answers
     async def Enroll(self, request: pb.EnrollRequest, context: Context) -> pb.EnrollResponse:
@@ -124,9 +156,18 @@ class FederationServicer(pb_grpc.FederationServicer):
         if request.config_digest != run.config.digest:
             raise ProtocolError(f"the silo saw another configuration of {run.run_id}")
         try:
-            await run.enroll(
-                session, request.layout_digest, request.num_samples, request.num_eval_samples
+            said = request.meaning_json
+            place = Enrolment(
+                session.role,
+                request.num_samples,
+                request.num_eval_samples,
+                Meaning.from_json(said) if said else NOTHING,
             )
+            await run.enroll(session, request.layout_digest, place)
+        except MeaningMismatchError as error:
+            wanted = run.roster.wanted_of(session.silo_id).to_json()
+            refuse(run, session, "enrolment", str(error), code=error.code)
+            return pb.EnrollResponse(enrolled=False, meaning_json=wanted)
         except LayoutMismatchError as error:
             assert run.model.layout is not None
             refuse(run, session, "enrolment", str(error), code=error.code)

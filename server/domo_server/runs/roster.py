@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from domo.errors import ConfigError
+from domo.meaning.compare import differences, mismatch
+from domo.meaning.value import Meaning
 from domo.run_config import RunConfig, sort_roster
+from domo_server.events import kinds
+from domo_server.events.kinds import EventKind
+from domo_server.rounds.agreement import Agreement
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import Enrolment
@@ -39,11 +44,14 @@ class Roster:
         self._run_id, self._config, self._store = run_id, config, store
         self._sessions, self._dropped = sessions, dropped
         self.enrolled: dict[str, Enrolment] = {}
+        self.agreement = Agreement(config, self.enrolled, dropped)
         self.frozen: list[str] | None = None
+        self._enrolling = asyncio.Lock()
 
     def load(self, enrolled: Mapping[str, Enrolment], frozen: Sequence[str] | None) -> None:
         """Who had enrolled before a restart, and whom the run began with, if it has."""
         self.enrolled |= enrolled
+        self.agreement.load()
         self.frozen = None if frozen is None else list(frozen)
 
     @property
@@ -58,40 +66,60 @@ class Roster:
 
     def has_place_for(self, session: Session) -> bool:
         """Whether a silo belongs to the run, or may come to."""
-        silo_id = session.silo_id
-        if session.role == "evaluator" or silo_id in self.enrolled:
+        return self.has_place(session.silo_id, session.role)
+
+    def has_place(self, silo_id: str, role: str) -> bool:
+        """The same, of one that is not there."""
+        if role == "evaluator" or silo_id in self.enrolled:
             return True
         if silo_id in self._dropped:
             return False
         wanted = self._config.roster if self.frozen is None else self.frozen
         return wanted is None or silo_id in wanted
 
-    async def enroll(self, session: Session, num_samples: int, num_eval_samples: int) -> bool:
-        """Take a silo in, or confirm its place; whether it is new, or has other data.
+    def wanted_of(self, silo_id: str) -> Meaning:
+        """What a silo's data are to mean."""
+        return self.agreement.wanted_of(silo_id, begun=self.frozen is not None)
+
+    def compare(self, silo_id: str, own: Meaning) -> None:
+        """See that a silo's data mean what is wanted.
 
         Raises:
+            MeaningMismatchError: They do not.
+        """
+        listed = self._config.classes is not None
+        if found := differences(own, self.wanted_of(silo_id), listed=listed):
+            raise mismatch(found, f"the data of {silo_id}")
+
+    async def enroll(self, silo_id: str, mine: Enrolment) -> list[tuple[EventKind, str]]:
+        """Take a silo in, or confirm its place; what is to be told, if it is new or has other data.
+
+        Raises:
+            MeaningMismatchError: Its data mean something else than is wanted.
             ConfigError: It must say how many samples it has, or has another number than before.
         """
-        silo_id = session.silo_id
-        if session.role == "trainer" and not num_samples and self._config.needs_samples:
+        if mine.role == "trainer" and not mine.num_samples and self._config.needs_samples:
             raise ConfigError(
                 "this run needs to know how many training samples the silo has: pass "
                 "samples=len(dataset) to rounds()"
             )
-        self._check_samples(silo_id, num_samples, num_eval_samples)
-        mine = Enrolment(session.role, num_samples, num_eval_samples)
-        old = self.enrolled.get(silo_id)
-        if old == mine:
-            return False
-        if old is not None and self.frozen is not None:
-            raise ConfigError(
-                f"{silo_id} enrolled in {self._run_id} with {old.num_samples} training and "
-                f"{old.num_eval_samples} test samples and now has {num_samples} and "
-                f"{num_eval_samples}; a run needs the same data from start to end"
-            )
-        await asyncio.to_thread(self._store.enroll, self._run_id, silo_id, mine)
-        self.enrolled[silo_id] = mine
-        return True
+        self._check_samples(silo_id, mine.num_samples, mine.num_eval_samples)
+        async with self._enrolling:  # of two that are the first at once, one is
+            self.compare(silo_id, mine.meaning)
+            old = self.enrolled.get(silo_id)
+            if old == mine:
+                return []
+            if old is not None and self.frozen is not None and _sizes(old) != _sizes(mine):
+                raise ConfigError(
+                    f"{silo_id} enrolled in {self._run_id} with {old.num_samples} training and "
+                    f"{old.num_eval_samples} test samples and now has {mine.num_samples} and "
+                    f"{mine.num_eval_samples}; a run needs the same data from start to end"
+                )
+            await asyncio.to_thread(self._store.enroll, self._run_id, silo_id, mine)
+            self.enrolled[silo_id] = mine
+            notes = self.agreement.hear(silo_id)
+        told = [(kinds.ENROLLED, f"{silo_id} enrolled with {mine.num_samples} samples")]
+        return told + [(kinds.MEANING, note) for note in notes]
 
     def _check_samples(self, silo_id: str, num_samples: int, num_eval_samples: int) -> None:
         if max(num_samples, num_eval_samples) > MAX_SAMPLES:
@@ -135,3 +163,7 @@ class Roster:
             return sort_roster(first), ""
         notes = ((s.silo_id, s.declines(self._run_id)) for s in self._sessions.all())
         return [], text + "".join(f"; {silo_id} {note}" for silo_id, note in notes if note)
+
+
+def _sizes(place: Enrolment) -> tuple[int, int]:
+    return place.num_samples, place.num_eval_samples

@@ -31,7 +31,7 @@ from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
 from domo_server.store.checkpoint import Checkpoint
-from domo_server.store.rows import RoundRecord
+from domo_server.store.rows import Enrolment, RoundRecord
 from domo_server.store.store import Store
 
 QUEUE, ROUND, COMMIT, END = "queue", "round", "commit", "end"
@@ -171,25 +171,25 @@ class Run:
             return False
         return self.roster.has_place_for(session)
 
-    async def enroll(
-        self, session: Session, layout_digest: bytes, num_samples: int, num_eval_samples: int
-    ) -> None:
+    async def enroll(self, session: Session, layout_digest: bytes, place: Enrolment) -> None:
         """Take a silo in, or confirm its place after a restart.
 
         Raises:
             LayoutMismatchError: Its model is not the run's.
+            MeaningMismatchError: Its data mean something else.
             ConfigError: It must say how many samples it has, or has another number than before.
         """
         silo_id = session.silo_id
         layout = self.model.layout
         if layout is None or not self.offers_to(session):
             raise ProtocolError(f"{silo_id} has no place in run {self.run_id}")
+        self.roster.compare(silo_id, place.meaning)  # first: other classes make another model
         if layout_digest.hex() != layout.digest:
             raise LayoutMismatchError("the silo's model does not match the run's")
-        if await self.roster.enroll(session, num_samples, num_eval_samples):
-            self.say(kinds.ENROLLED, f"{silo_id} enrolled with {num_samples} samples", silo_id)
+        for kind, text in await self.roster.enroll(silo_id, place):
+            self.say(kind, text, silo_id)
         session.run_id, session.phase = self.run_id, "enrolled"
-        session.num_samples, session.num_eval_samples = num_samples, num_eval_samples
+        session.num_samples, session.num_eval_samples = place.num_samples, place.num_eval_samples
         self.changes.moved()  # a silo has enrolled
 
     def waits(self) -> str:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from domo.api.round_times import ClosedBy, RoundTimes
 from domo.api.schema import RunState
+from domo.meaning.value import NOTHING, Meaning
 from domo.run_config import RunConfig
 
 
@@ -88,11 +89,12 @@ class RunChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A silo's place in a run."""
+    """A silo's place in a run, and what its data mean, which an older version did not record."""
 
     role: str
     num_samples: int
     num_eval_samples: int
+    meaning: Meaning = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

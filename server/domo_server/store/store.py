@@ -29,6 +29,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from domo.api.schema import ENDED, RunState
 from domo.errors import CoordinatorUnavailableError
+from domo.meaning.value import NOTHING, Meaning
 from domo_server.store.database import in_words
 from domo_server.store.rows import (
     AcceptedUpdate,
@@ -181,13 +182,17 @@ class Store:
         key = (enrolments.c.run_id == run_id) & (enrolments.c.silo_id == silo_id)
         with self._transaction() as c:
             c.execute(delete(enrolments).where(key))
-            c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **asdict(place)))
+            values = asdict(place) | {"meaning": place.meaning.to_json()}
+            c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **values))
 
     def enrolled(self, run_id: str) -> dict[str, Enrolment]:
         """The enrolments of a run, by silo, in its order."""
 
-        def place(run_id: str, silo_id: str, **values: Any) -> tuple[str, Enrolment]:
-            return silo_id, Enrolment(**values)
+        def place(
+            run_id: str, silo_id: str, meaning: str | None, **values: Any
+        ) -> tuple[str, Enrolment]:
+            said = Meaning.from_json(meaning) if meaning else NOTHING
+            return silo_id, Enrolment(**values, meaning=said)
 
         found = select(enrolments).where(enrolments.c.run_id == run_id)
         return dict(self._rows(place, found.order_by(enrolments.c.silo_id)))

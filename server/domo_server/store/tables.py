@@ -84,6 +84,7 @@ enrolments = Table(
     Column("role", String(16), nullable=False),
     Column("num_samples", Count, nullable=False),
     Column("num_eval_samples", Count, nullable=False),
+    Column("meaning", Text),
 )
 
 rounds = Table(

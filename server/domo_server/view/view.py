@@ -33,6 +33,7 @@ from domo_server.store.store import time_text
 from domo_server.view.durations import durations
 from domo_server.view.events import events_of
 from domo_server.view.exports import final_model, newest_model
+from domo_server.view.meaning import meaning_of
 from domo_server.view.rows import round_record, silo_round
 from domo_server.view.run_stats import RunStats, StatsOfRuns
 from domo_server.view.silos import SilosView
@@ -116,6 +117,7 @@ class CoordinatorView:
             num_params=row.num_params,
             checkpoint_digest=row.checkpoint_digest,
             metrics=(await self._stats_of(row, live)).points,
+            meaning=await meaning_of(row, live, self._store),
             waiting_for=live.participants.missing if live is not None else [],
         )
 

@@ -14,6 +14,7 @@ import torch
 import xxhash
 
 from domo.api.schema import RoundRecord, RunDetail, SiloStatus
+from domo.meaning.value import NOTHING, Meaning
 from domo.model.flat import byte_view
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
@@ -26,6 +27,7 @@ from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
 from domo_server.silos.session import Session
 from domo_server.store.database import open_database
+from domo_server.store.rows import Enrolment
 from domo_server.store.store import Store
 from domo_server.view.view import CoordinatorView
 from tests.support.played.clock import Clock
@@ -68,10 +70,13 @@ class Lab:
         self.alive.add(name)
         return await self.c.registry.join({**who, "device": "", "software_version": ""})
 
-    async def enroll(self, name: str, num_samples: int = 8) -> Session:
+    async def enroll(
+        self, name: str, num_samples: int = 8, num_tests: int = 0, meaning: Meaning = NOTHING
+    ) -> Session:
         session = self.c.sessions.of(name) or await self.join(name)
         assert self.run.model.layout is not None
-        await self.run.enroll(session, bytes.fromhex(self.run.model.layout.digest), num_samples, 0)
+        place = Enrolment(session.role, num_samples, num_tests, meaning)
+        await self.run.enroll(session, bytes.fromhex(self.run.model.layout.digest), place)
         return session
 
     def assignment(self, name: str) -> Assignment[WireVector] | None:

@@ -6,7 +6,7 @@ Nothing here joins, takes the silo's name, or writes to its state folder.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from domo_proto.channel import TlsFiles
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     import torch
     from cryptography.x509 import Certificate
 
+    from domo.meaning.value import Meaning
     from domo_client.agent import Work
     from domo_client.doctor.checks.dial import Proxy
+    from domo_client.rpc.control import Offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,18 @@ class Setup:
         return int((self.server or "").rpartition(":")[2])
 
 
+class OpenRun(NamedTuple):
+    """A run that the coordinator would offer.
+
+    Attributes:
+        offer: As silos are offered it.
+        wanted: What data are to mean in it, as far as that is said.
+    """
+
+    offer: "Offer"
+    wanted: "Meaning"
+
+
 @dataclass(slots=True)
 class Facts:
     """What one check has found out for the next ones.
@@ -59,6 +73,7 @@ class Facts:
         own: The own certificate, if it can be read.
         sent_tls: Whether the own certificate and key can be used.
         presented: The coordinator's certificate.
+        run: The run that is open to this silo.
         device: Where to train, if it is there.
         works: Tasks, made ready, by name.
         model_bytes: Size of the largest of their models.
@@ -69,6 +84,7 @@ class Facts:
     own: "Certificate | None" = None
     sent_tls: bool = False
     presented: "Certificate | None" = None
+    run: OpenRun | None = None
     device: "torch.device | None" = None
     works: "dict[str, Work]" = field(default_factory=dict)
     model_bytes: int | None = None

@@ -176,8 +176,8 @@ def protocol(setup: Setup, facts: Facts) -> Iterator[Finding]:
     nothing has happened.
     """
     failed = "a call over gRPC fails"
-    with _channel(setup, facts) as channel:
-        health = health_pb2_grpc.HealthStub(channel)
+    with channel(setup, facts) as way:
+        health = health_pb2_grpc.HealthStub(way)
         service = pb.DESCRIPTOR.services_by_name["Federation"].full_name
         try:
             health.Check(health_pb2.HealthCheckRequest(service=service), timeout=CALL_S)
@@ -189,7 +189,7 @@ def protocol(setup: Setup, facts: Facts) -> Iterator[Finding]:
                 text = f"{failed}: {from_rpc(error, setup.server or '')}"
                 yield problem(text, "the coordinator's log may say more")
             return
-        stub = pb_grpc.FederationStub(channel)  # type: ignore[no-untyped-call]
+        stub = pb_grpc.FederationStub(way)  # type: ignore[no-untyped-call]
         request = pb.JoinRequest(
             protocol_version=PROTOCOL_VERSION, software_version=domo.__version__
         )
@@ -208,7 +208,7 @@ def protocol(setup: Setup, facts: Facts) -> Iterator[Finding]:
     yield problem(f"{setup.server} takes a silo without a name", "is it a domo coordinator?")
 
 
-def _channel(setup: Setup, facts: Facts) -> grpc.Channel:
+def channel(setup: Setup, facts: Facts) -> grpc.Channel:
     """As the agent's; past a proxy that is broken, to find out what else is."""
     address = setup.server or ""
     if not facts.proxy_broken:

@@ -1,7 +1,8 @@
 """Task, data, and a few steps as in a round. Nothing is sent."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from platformdirs import user_cache_path
@@ -17,9 +18,9 @@ from domo.ops.findings import (
     warning,
 )
 from domo.run_config import RunConfig
-from domo.tasks import load_task
+from domo.tasks import is_named, load_task
 from domo.training.batches import configure_torch
-from domo.training.initial import build_model
+from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
 from domo.training.ready import Look, look
 from domo.training.round_data import RoundNumbers
@@ -36,14 +37,22 @@ NO_TASK = "no --task is given: what the run will train is not known"
 GIVE_TASK = "--task TASK, as the admin has it in the run"
 
 
+def _tasks(setup: Setup, facts: Facts) -> Sequence[str]:
+    """Those that are given, or that of the open run, if it comes with domo."""
+    if setup.tasks or facts.run is None:
+        return setup.tasks
+    task = facts.run.offer.task
+    return [task] if is_named(task) else []
+
+
 def model(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """Whether each task can be found and makes a model, and of what size."""
-    if not setup.tasks:
+    if not _tasks(setup, facts):
         yield unchecked(NO_TASK, GIVE_TASK)
         return
-    for name in setup.tasks:
+    for name in _tasks(setup, facts):
         try:
-            module = build_model(load_task(name), 0)
+            module = build_model(task_of(_config(name, facts)), 0)
             with task_errors("the model cannot be made ready here"):
                 layout = FlatModel(module).layout
         except DomoError as error:
@@ -98,7 +107,7 @@ def _hint(setup: Setup) -> str:
 
 def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """Load the data as each task does, and count."""
-    if not setup.tasks:
+    if not _tasks(setup, facts):
         yield unchecked(NO_TASK, GIVE_TASK)
         return
     try:
@@ -116,8 +125,8 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
         role=setup.role,
         cache=user_cache_path("domo"),
     )
-    for name in setup.tasks:
-        offer = Offer("doctor", "doctor", name, _config(name))
+    for name in _tasks(setup, facts):
+        offer = Offer("doctor", "doctor", name, _config(name, facts))
         try:
             work = prepare(offer, options)
         except MissingDataError as error:
@@ -132,8 +141,13 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
             yield ok(f"{name}: {trains} training and {tests} test samples")
 
 
-def _config(name: str) -> RunConfig:
-    given = {"task": name, "num_rounds": 1, "num_silos": 1, "local_steps": STEPS}
+def _config(name: str, facts: Facts) -> RunConfig:
+    """A run of a few steps, with what the open run says of the data, if it trains the same."""
+    given: dict[str, Any] = {"task": name, "num_rounds": 1, "num_silos": 1, "local_steps": STEPS}
+    if facts.run is not None and facts.run.offer.task == name:
+        theirs = facts.run.offer.config
+        given |= {"images": theirs.images, "classes": theirs.classes, "seed": theirs.seed}
+        given |= {"similarity": theirs.similarity}
     return RunConfig.model_validate({**given, "local_lr": CALM_LR})
 
 
@@ -157,7 +171,7 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
 
 def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> tuple[str, tuple[str, ...]]:
     assert facts.device is not None
-    config = _config(name)
+    config = _config(name, facts)
     flat = FlatModel(work.model.to(facts.device))
     numbers = RoundNumbers(
         silo_id=setup.name,

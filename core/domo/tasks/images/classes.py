@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from domo.errors import DataError
+from domo.inputs.form import MAX_NAME
 from domo.names import shown
 
 BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -50,7 +51,7 @@ def check_name(name: str, what: str) -> None:
     """See that a class has a name that all silos can be told.
 
     Raises:
-        DataError: It is no Unicode, does not print, or has spaces around it.
+        DataError: It is no Unicode, does not print, is too long, or has spaces around it.
     """
     if any(0xDC80 <= ord(c) <= 0xDCFF for c in name):
         raise DataError(
@@ -59,6 +60,8 @@ def check_name(name: str, what: str) -> None:
         )
     if not name.isprintable():
         raise DataError(f"{what} {shown(name)}: some of it does not print. Rename it")
+    if len(name) > MAX_NAME:
+        raise DataError(f"{what} {shown(name[:40])}...: more than {MAX_NAME} characters. Rename it")
     if name != name.strip():
         raise DataError(f"{what} '{name}', with a space before or after. Rename it")
 

@@ -87,10 +87,11 @@ def class_names(
                 f"{source} has {len(names)} classes, the task has {num_classes}: the class folders "
                 f"lie further down; give --data {shown(below)}"
             )
+        few = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise DataError(
             f"{source} has {len(names)} classes, the task has {num_classes}. Where a silo lacks "
-            f"images of a class, put a classes.txt with all class names, one a line, into "
-            f"{shown(root)}"
+            "images of a class, put a classes.txt with all class names, one a line, into "
+            f"{shown(root)}, or let the run list them as classes = [...]. Here are: {few or 'none'}"
         )
     return names
 

@@ -137,7 +137,7 @@ def test_a_public_image_dataset_becomes_folders_of_png(tmp_path):
     task = named.ImageTask(
         torch.nn.Identity,
         named.datasets.Statistics((0.5,) * 3, (0.5,) * 3),
-        named.datasets.SVHN_CLASSES,
+        named.datasets.DIGITS,
         lambda root: Public(data, data),
     )
     folders = write_silo_folders(task, tmp_path, 2, 0.5, 0, tmp_path / "out")

@@ -69,7 +69,13 @@ def test_the_model_is_built_for_size_and_channels(tmp_path: Path) -> None:
     assert inputs.shape == (1, 16, 24)
     assert task.build_model()(inputs[None]).shape == (1, 2)
     assert task.input_form == InputForm(
-        (1, 16, 24), channels="L", aspect="squeeze", mean=(0.449,), std=(0.226,)
+        (1, 16, 24),
+        channels="L",
+        dtype="float32",
+        values="0..1",
+        aspect="squeeze",
+        mean=(0.449,),
+        std=(0.226,),
     )
 
 
@@ -79,7 +85,7 @@ def test_without_settings_all_is_as_it_was() -> None:
     assert plain.input_form.shape == (3, 32, 32)
     one, two = (build_initial(t, 3)[1] for t in (plain, said))
     assert all(torch.equal(one[k], two[k]) for k in one)
-    assert load_task("digits").input_form == InputForm((1, 8, 8))
+    assert load_task("digits").input_form == InputForm((1, 8, 8), dtype="float32")
 
 
 @pytest.mark.parametrize(

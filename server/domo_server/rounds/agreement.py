@@ -1,0 +1,86 @@
+"""What the data of a run's silos mean: what the run says, and else the first silo that says it."""
+
+from collections.abc import Mapping
+
+from domo.meaning.compare import described, unsaid
+from domo.meaning.value import Meaning
+from domo.run_config import RunConfig
+from domo_server.store.rows import Enrolment
+
+
+class Agreement:
+    """Compares silos; used from the event loop only.
+
+    A silo is compared with the others that are in the run, not with what it has said itself, until
+    the run has begun: so it may mend its data and come again. One that an admin has left out is no
+    measure for anybody.
+
+    Args:
+        config: The run's.
+        enrolled: Who has enrolled, with what; kept by the roster.
+        dropped: Silos that an admin has left out.
+    """
+
+    def __init__(
+        self, config: RunConfig, enrolled: Mapping[str, Enrolment], dropped: Mapping[str, str]
+    ):
+        self._config, self._enrolled, self._dropped = config, enrolled, dropped
+        self._said = Meaning(classes=config.classes or ())
+        self._givers: list[str] = []  # whose word the measure is, first to last
+
+    def load(self) -> None:
+        """Take the word of all that are in the run, one after another."""
+        self._said, self._givers = Meaning(classes=self._config.classes or ()), []
+        for silo_id in self._enrolled:
+            self._take(silo_id)
+
+    def _take(self, silo_id: str) -> None:
+        """What nobody has said before, this silo says for all."""
+        before = self._said
+        self._said = before.filled(_for_all(self._enrolled[silo_id]))
+        if self._said != before:
+            self._givers.append(silo_id)
+
+    def wanted_of(self, silo_id: str | None = None, begun: bool = False) -> Meaning:
+        """What a silo's data are to mean; None: of no certain silo.
+
+        Args:
+            silo_id: The silo.
+            begun: The run has begun, so its own data are to stay what they were.
+        """
+        own = silo_id in self._givers and not begun
+        if not own and self._dropped.keys().isdisjoint(self._givers):
+            return self._said
+        others = {s: e for s, e in self._enrolled.items() if begun or s != silo_id}
+        return agreed(self._config, others, self._dropped)
+
+    def hear(self, silo_id: str) -> list[str]:
+        """A silo has enrolled: what of its word is the measure now, and what it leaves open."""
+        if silo_id in self._givers:
+            self.load()  # it has come again, perhaps with another word
+            return []
+        before = self._said
+        self._take(silo_id)
+        new = [line for line in described(self._said) if line not in described(before)]
+        notes = []
+        if silo_id in self._givers and new:
+            notes.append(f"{silo_id} is the first to say what data mean here: {'; '.join(new)}")
+        if left := unsaid(self._enrolled[silo_id].meaning, before):
+            notes.append(f"{silo_id} does not say {', '.join(left)}: nobody can compare that")
+        return notes
+
+
+def agreed(
+    config: RunConfig, enrolled: Mapping[str, Enrolment], dropped: Mapping[str, str]
+) -> Meaning:
+    """What the data of a run mean, by what the run and its silos say."""
+    said = Meaning(classes=config.classes or ())
+    for silo_id, enrolment in enrolled.items():
+        if silo_id not in dropped:
+            said = said.filled(_for_all(enrolment))
+    return said
+
+
+def _for_all(enrolment: Enrolment) -> Meaning:
+    """What a silo's word is for others: which labels it has is its own affair."""
+    return enrolment.meaning.model_copy(update={"labels": None})
