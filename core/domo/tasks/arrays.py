@@ -24,11 +24,13 @@ def check_folder(root: Path, wanted: str) -> None:
         DataError: It does not exist, is no folder, or is empty; says what is wanted.
     """
     if not root.exists():
-        raise DataError(f"the data folder {root} does not exist. It should hold {wanted}")
+        raise DataError(f"the data folder {shown(root)} does not exist. It should hold {wanted}")
     if not root.is_dir():
-        raise DataError(f"{root} is a file, not a folder. --data names a folder with {wanted}")
+        raise DataError(
+            f"{shown(root)} is a file, not a folder. --data names a folder with {wanted}"
+        )
     if not any(root.iterdir()):
-        raise DataError(f"the data folder {root} is empty. It should hold {wanted}")
+        raise DataError(f"the data folder {shown(root)} is empty. It should hold {wanted}")
 
 
 def read_arrays(path: Path, shape: tuple[int, ...], num_classes: int) -> ArrayDataset:

@@ -21,29 +21,49 @@ def same(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def listed_classes(path: Path) -> list[str]:
+LISTED = "classes.txt"
+NEARLY_LISTED = {"classes.txt", "classes.txt.txt", "classes", "class.txt", "labels.txt"}
+"""Names, in any case, that were likely meant to be it."""
+
+
+def nearly_listed(path: Path, root: Path) -> str | None:
+    """What to say of a list of classes that is not where and as it has to be."""
+    wanted = root / LISTED
+    if path.name.casefold() not in NEARLY_LISTED or path == wanted:
+        return None
+    return f"{shown(path)} is not read: it has to be {shown(wanted)}"
+
+
+def listed_classes(path: Path) -> list[str] | None:
     """The names in a classes.txt, one a line; blank lines and spaces around names do not count.
+
+    Returns:
+        The names; None where there is no such file.
 
     Raises:
         DataError: It is no text, or names a class twice.
     """
+    if not path.is_file():
+        if path.is_symlink() or path.exists():
+            raise DataError(f"{shown(path)} is no file that can be read: mend it, or take it away")
+        return None
     try:
         content = path.read_bytes()
         text = content.decode(BOMS.get(content[:2], "utf-8-sig"))
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        raise DataError(f"{shown(path)} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is no UTF-8 text (byte {error.start + 1}): save it as UTF-8, as with "
+            f"{shown(path)} is no UTF-8 text (byte {error.start + 1}): save it as UTF-8, as with "
             f"iconv -f latin1 -t utf8"
         ) from error
     lines = (same(line.strip()) for line in re.split(r"\r\n|\r|\n", text))
     names = [line for line in lines if line]
     for name in names:
-        check_name(name, f"{path} names the class")
+        check_name(name, f"{shown(path)} names the class")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{path} names a class twice: {twice}")
+        raise DataError(f"{shown(path)} names a class twice: {twice}")
     return names
 
 
@@ -74,7 +94,7 @@ def folder_names(folders: Iterable[Path]) -> list[str]:
     """
     found: dict[str, Path] = {}
     for folder in folders:
-        check_name(folder.name, f"{folder.parent} has the class folder")
+        check_name(folder.name, f"{shown(folder.parent)} has the class folder")
         other = found.setdefault(same(folder.name), folder)
         if other.name != folder.name:
             raise DataError(twice(folder.parent, same(folder.name)))

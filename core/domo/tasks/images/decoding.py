@@ -1,7 +1,7 @@
 """One image file, decoded with its full range: 8 bits as they are, more bits as numbers."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,15 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """What brings an image upright, by its EXIF orientation."""
-WHITE_IS_ZERO = 0
-PHOTOMETRIC = 262
-"""TIFF's tag for what 0 means."""
+PHOTOMETRIC, EXTRA, SAMPLE_FORMAT = 262, 338, 339
+"""TIFF's tags for what 0 means, what further bands are, and what kind of numbers there are."""
+GREY = ("1", "L", "LA", "La", "I", "F")
+"""Modes of one channel."""
+WHITE_IS_ZERO, ALPHA, UNSIGNED, SIGNED = 0, {1, 2}, 1, 2
 FIRST_FRAME = "several pages or frames, of which the first was read"
 ON_WHITE = "transparent parts, laid on white"
 TURNED = "turned upright as their EXIF says"
+FOURTH = "a fourth band that is no alpha, left out"
 MISNAMED = "of another kind than the name says, read by the content"
 
 
@@ -69,6 +72,7 @@ class Decoded:
         low: The least of them.
         high: The largest of them.
         inverted: Its least number is white.
+        grey: Its file has one channel.
         notes: What was done that is to be said.
     """
 
@@ -78,6 +82,7 @@ class Decoded:
     low: float
     high: float
     inverted: bool = False
+    grey: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -111,17 +116,29 @@ def decode(path: Path, images: ImageSettings) -> Decoded:
         if turn := TURNS.get(_orientation(image)):
             decoded.bands = [band.transpose(turn) for band in decoded.bands]
             notes.append(TURNED)
+        decoded.grey = image.mode in GREY or image.mode.startswith("I;")
     decoded.notes += notes
     return decoded
 
 
 def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
     mode, raw = image.mode, _raw_mode(image)
+    image.load()
+    tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
+    signed = set(_several(tags.get(SAMPLE_FORMAT, UNSIGNED))) == {SIGNED}
+    if (mode == "I" or ";16" in raw) and "transparency" in image.info:
+        raise NotReadError("it has 16 bits a channel and a clear colour: save it without")
+    if mode in ("L", "RGB") and signed:
+        raise NotReadError("it has signed numbers of 8 bits: save them as 16 bits or floats")
+    if mode in ("RGBA", "RGBX") and tags and not set(_several(tags.get(EXTRA, 0))) & ALPHA:
+        return _first_three(image, raw, path, images)
     if mode.startswith("I;16"):
-        white_is_zero = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
+        white_is_zero = tags.get(PHOTOMETRIC) == WHITE_IS_ZERO
         return _numbers(np.asarray(image), "16 bits", WORDS, white_is_zero)
     if mode == "I" and image.format in ("PNG", "PPM"):
         return _numbers(np.asarray(image), "16 bits", WORDS)
+    if mode == "I" and tags and not signed:
+        return _numbers(np.asarray(image).view(np.uint32), "32-bit integers", None)
     if mode == "I":
         return _numbers(np.asarray(image), "signed or 32-bit integers", None)
     if mode == "F":
@@ -129,6 +146,21 @@ def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
     if ";16" in raw and mode in ("RGB", "RGBA", "LA", "RGBX"):
         return _deep_colour(image, raw, path)
     return _bytes(image, "L" if images.channels == 1 else "RGB")
+
+
+def _first_three(image: Image.Image, raw: str, path: Path, images: ImageSettings) -> Decoded:
+    """A TIFF of four bands of which the last is no alpha, such as near infrared."""
+    if ";16" in raw:
+        decoded = _deep_colour(image, raw, path, alpha=False)
+    else:
+        upper = Image.merge("RGB", image.split()[:3])
+        decoded = _bytes(upper, "L" if images.channels == 1 else "RGB")
+    decoded.notes.append(FOURTH)
+    return decoded
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _raw_mode(image: Image.Image) -> str:
@@ -164,7 +196,7 @@ def _bytes(image: Image.Image, mode: str) -> Decoded:
     return Decoded([image], "8 bits", BYTES, low, high, notes=notes)
 
 
-def _deep_colour(image: Image.Image, raw: str, path: Path) -> Decoded:
+def _deep_colour(image: Image.Image, raw: str, path: Path, alpha: bool = True) -> Decoded:
     """Colour of 16 bits a channel, of which Pillow keeps the upper 8: the lower ones are read too.
 
     In the other order of bytes, what Pillow keeps is the other half.
@@ -176,14 +208,15 @@ def _deep_colour(image: Image.Image, raw: str, path: Path) -> Decoded:
         there: Any = again
         order = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}[raw[-1]]
         there.tile = [_in_raw_mode(tile, raw[:-1] + order) for tile in there.tile]
+        again.load()
         lower = np.asarray(again)
     values = upper * 256 + lower
     notes = []
     if image.mode == "RGBA":
-        alpha = values[..., 3:].astype(np.float64) / WORDS[1]
+        opacity = values[..., 3:].astype(np.float64) / WORDS[1]
         values = values[..., :3]
-        if alpha.min() < 1:
-            values = values * alpha + WORDS[1] * (1 - alpha)
+        if alpha and opacity.min() < 1:
+            values = values * opacity + WORDS[1] * (1 - opacity)
             notes.append(ON_WHITE)
     decoded = _numbers(values, "16 bits", WORDS)
     decoded.notes += notes
@@ -191,8 +224,9 @@ def _deep_colour(image: Image.Image, raw: str, path: Path) -> Decoded:
 
 
 def _in_raw_mode(tile: Any, raw: str) -> Any:
-    codec, extents, offset, args = tile
-    return (codec, extents, offset, (raw, *args[1:]) if isinstance(args, tuple) else raw)
+    *place, args = tile
+    new = (raw, *args[1:]) if isinstance(args, tuple) else raw
+    return tile._replace(args=new) if hasattr(tile, "_replace") else (*place, new)
 
 
 def _numbers(

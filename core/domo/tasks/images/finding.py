@@ -9,10 +9,12 @@ from typing import NamedTuple
 from domo.errors import DataError
 from domo.names import shown
 from domo.tasks.images.classes import (
+    LISTED,
     by_case,
     check_name,
     folder_names,
     listed_classes,
+    nearly_listed,
     same,
     twice,
     unknown_class,
@@ -35,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 HELD_OUT = 0.1
 """Share of the images kept for evaluation where a folder has no part for it."""
-LISTED = "classes.txt"
 
 
 class Found(NamedTuple):
@@ -63,14 +64,14 @@ def class_names(
         DataError: classes.txt differs from the known classes, or their number is wrong.
     """
     path = root / LISTED
-    names = listed_classes(path) if path.is_file() else None
+    names = listed_classes(path)
     if names is not None and known is not None and names != list(known):
         odd = sorted(set(names) ^ set(known))
         what = f"they differ in {', '.join(odd[:3])}" if odd else "the order differs"
-        raise DataError(f"{path} does not list the classes of the task: {what}")
+        raise DataError(f"{shown(path)} does not list the classes of the task: {what}")
     if known is not None:
         return list(known)
-    source = str(path)
+    source = shown(path)
     if names is None:
         check_not_straight(root, None)
         parts = parts_of(root)
@@ -153,7 +154,9 @@ def _strays(root: Path, others: Sequence[Path]) -> Iterator[str]:
         if entry.name in beside_parts or (is_folder(entry) and entry.name[0] == "_"):
             left.folder(entry.name)
         elif is_aside(entry.name) or is_system(entry.name):
-            left.kind("hidden or system")
+            left.kind("hidden or of the system")
+        elif note := nearly_listed(root / entry.name, root):
+            yield note
         elif not is_folder(entry) and entry.name != LISTED:
             left.file(entry.name)
     if str(left):
@@ -166,10 +169,10 @@ def _list_images(folder: Path, root: Path, classes: Sequence[str]) -> Found:
     for entry in sorted(entries(folder), key=lambda e: e.name):
         path = folder / entry.name
         if not is_folder(entry):
-            if entry.name.casefold() != LISTED:
-                walk.stray(entry)
+            if note := nearly_listed(path, root):
+                notes.append(note)
             elif path != root / LISTED:
-                notes.append(f"{shown(path)} is not read: it has to be {shown(root / LISTED)}")
+                walk.stray(entry)
             continue
         if is_aside(entry.name):
             walk.aside(entry.name)

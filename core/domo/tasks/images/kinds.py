@@ -39,6 +39,21 @@ STARTS = (
     *(b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
 )
 
+FOREIGN = {
+    b"version https://git-lfs": "it is a pointer of Git LFS: fetch the files, with git lfs pull",
+    b"<!DOCTYPE": "it is a web page, as a failed download leaves it: fetch it anew",
+    b"<html": "it is a web page, as a failed download leaves it: fetch it anew",
+    b"<svg": f"it is a drawing (SVG): {CONVERT}",
+    b"<?xml": "it is XML, whatever it is called",
+    b"%PDF": f"it is a PDF: {CONVERT}",
+    b"PK\x03\x04": "it is a zip file: unpack it",
+    b"\x1f\x8b": "it is a gzip file: unpack it",
+    b"8BPS": f"it is a PSD: {CONVERT}",
+    b"\x93NUMPY": "it is an array of numpy: save it as PNG or float TIFF",
+    b"\x89HDF": "it is HDF5: save its images as PNG or float TIFF",
+}
+"""First bytes of what is often named as an image, and what to do."""
+
 Kind = Literal["image", "dicom", "system", "other"]
 
 
@@ -69,6 +84,21 @@ def by_content(head: bytes) -> Kind:
     bitmap = head[:2] == b"BM" and head[6:10] == b"\0\0\0\0"
     avif = head[4:12] in (b"ftypavif", b"ftypavis")
     return "image" if head.startswith(STARTS) or riff or bitmap or avif else "other"
+
+
+def what_it_is(head: bytes) -> str:
+    """Of a file that no decoder takes, what its first bytes say."""
+    told = next((text for start, text in FOREIGN.items() if head.lstrip().startswith(start)), None)
+    if head[4:8] == b"ftyp":
+        told = "it is a HEIC or a film, whatever it is called: save it as PNG or JPEG"
+    if told is None and by_content(head) == "dicom":
+        told = "it is DICOM, whatever it is called: name it .dcm"
+    if told is None and by_content(head) == "image":
+        told = (
+            "it is damaged, or has pixels of a form that is not read: 1 or 3 bands of 8 or 16 bits "
+            "are, and one of 32-bit integers or floats"
+        )
+    return told or "it is none of the kinds that are read, whatever it is called"
 
 
 def suffix_of(name: str) -> str:

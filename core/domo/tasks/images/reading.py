@@ -21,7 +21,7 @@ from domo.inputs.images import ImageSettings
 from domo.names import shown
 from domo.tasks.images.decoding import Decoded, NoImageError, NotReadError, decode
 from domo.tasks.images.fitting import fitted
-from domo.tasks.images.kinds import counted
+from domo.tasks.images.kinds import HEAD, counted, what_it_is
 from domo.tasks.images.walk import LabelledFile
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class _Tally:
     examples: dict[str, str] = field(default_factory=dict)
     small: tuple[int, int] = (1 << 30, 1 << 30)
     large: tuple[int, int] = (0, 0)
-    colour: int = 0
+    grey: int = 0
     files: int = 0
 
     def add(self, decoded: Decoded, path: Path) -> None:
@@ -82,6 +82,7 @@ class _Tally:
         depth.low, depth.high = min(depth.low, decoded.low), max(depth.high, decoded.high)
         self.small, self.large = min(self.small, decoded.size), max(self.large, decoded.size)
         self.files += 1
+        self.grey += decoded.grey
         for note in decoded.notes:
             self.note(note, path)
 
@@ -97,7 +98,9 @@ class _Tally:
         sizes = "x".join(map(str, self.small))
         if self.large != self.small:
             sizes += " to " + "x".join(map(str, self.large))
-        return [f"{'; '.join(depths)}; {sizes} pixels"] if self.files else []
+        colour = self.files - self.grey
+        mixed = f"; {self.grey:,} grey, {colour:,} in colour" if self.grey and colour else ""
+        return [f"{'; '.join(depths)}; {sizes} pixels{mixed}"] if self.files else []
 
 
 def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pixels:
@@ -160,21 +163,23 @@ def _reason(path: Path, error: Exception) -> str:
     if path.is_file() and not path.stat().st_size:
         return "it is empty (0 bytes)"
     if isinstance(error, UnidentifiedImageError):
-        return "it is none of the kinds that are read, whatever it is called"
+        with path.open("rb") as file:
+            return what_it_is(file.read(HEAD))
     if isinstance(error, Image.DecompressionBombError):
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6
         return f"it has more than {most:.0f} million pixels: make it smaller"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if isinstance(error, NotReadError) else f"it is damaged: {text[:300]}"
+    return text if isinstance(error, NotReadError) else f"it cannot be decoded: {text[:300]}"
 
 
 def _refusal(refused: Sequence[tuple[Path, str]], num_files: int) -> str:
     path, reason = refused[0]
     first = f"{shown(path)} cannot be read as an image: {shown(reason)}"
     if len(refused) == 1:
-        return f"{first}. Mend it, or take it away"
+        broken = reason.startswith(("it cannot be decoded", "it is damaged", "it is empty"))
+        return f"{first}. Mend it, or take it away" if broken else first
     others = ", ".join(shown(p) for p, _ in refused[1:NAMED])
     more = ", ..." if len(refused) > NAMED else ""
     return (

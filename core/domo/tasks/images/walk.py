@@ -84,7 +84,7 @@ class Walk:
             self.recognised += not by_name
             return True
         if kind == "system":
-            self.left.kind("hidden or system")
+            self.left.kind("hidden or of the system")
         else:
             self.left.file("a.dcm" if kind == "dicom" else entry.name)
         return False
@@ -94,7 +94,7 @@ class Walk:
         if name[0] == "_" and not name.startswith("__"):
             self.left.folder(name)
         else:
-            self.left.kind("hidden or system")
+            self.left.kind("hidden or of the system")
 
     def stray(self, entry: "os.DirEntry[str]") -> None:
         """A file in no class folder."""

@@ -123,6 +123,18 @@ def tiff(values: Any, photometric: int = 1, kind: int = 1) -> bytes:
     return head + extra + values.tobytes()
 
 
+def deflated(values: Any) -> bytes:
+    """The same as `tiff`, for colour, with the strip compressed."""
+    whole, strip = bytearray(tiff(values, 2)), values.tobytes()
+    packed = zlib.compress(strip)
+    del whole[-len(strip) :]
+    for at in range(10, 10 + 12 * struct.unpack_from("<H", whole, 8)[0], 12):
+        tag = struct.unpack_from("<H", whole, at)[0]
+        if tag in (259, 279):
+            struct.pack_into("<I", whole, at + 8, 8 if tag == 259 else len(packed))
+    return bytes(whole) + packed
+
+
 def animated(name: str) -> Make:
     frames = [GREY.convert("RGB"), Image.new("RGB", (64, 64))]
     return put(frames[0], name, save_all=True, append_images=frames[1:])
@@ -242,7 +254,32 @@ PIXELS = [
         values=(127.5, 191.2),
         text="transparent parts, laid on white: 1 file"),
     Row("RGB, 16 bits, damaged PNG", raw(png(16, 2, np.repeat(RAMP, 3, 1)[..., None])),
-        text="it is damaged"),
+        text="it cannot be decoded"),
+    Row("RGB, 16 bits, compressed TIFF", raw(deflated(CUBE[..., :3].astype("<u2")),
+        "train/a/0.tif"), levels=4096, values=(0, 254.9)),
+    Row("grey, 16 bits, a clear colour", put(DEEP, transparency=0),
+        text="it has 16 bits a channel and a clear colour: save it without"),
+    Row("four bands of 8 bits, no alpha, TIFF",
+        raw(tiff(np.stack([RAMP // 16] * 4, 2).astype("u1"), 2), "train/a/0.tif"), levels=256,
+        values=FULL, text="a fourth band that is no alpha, left out: 1 file"),
+    Row("four bands of 16 bits, no alpha, TIFF", raw(tiff(CUBE.astype("<u2"), 2),
+        "train/a/0.tif"), levels=4096, values=(0, 254.9), text="a fourth band that is no alpha"),
+    Row("five bands of 16 bits, TIFF",
+        raw(tiff(np.stack([RAMP] * 5, 2).astype("<u2"), 2), "train/a/0.tif"),
+        text="it is damaged, or has pixels of a form that is not read: 1 or 3 bands"),
+    Row("signed 8 bits, TIFF", raw(tiff((RAMP // 16 - 128).astype("i1"), kind=2), "train/a/0.tif"),
+        text="it has signed numbers of 8 bits: save them as 16 bits or floats"),
+    Row("unsigned 32 bits, TIFF", raw(tiff((RAMP.astype("u8") * 1048576).astype("<u4")),
+        "train/a/0.tif"), {"range": [0, 4293918720]}, 4096, FULL),
+    Row("floats of 64 bits, TIFF", raw(tiff((RAMP / 4095).astype("<f8"), kind=3), "train/a/0.tif"),
+        UNIT, text="it is damaged, or has pixels of a form that is not read"),
+    Row("4 bits, PNG", put(GREY.quantize(16), bits=4), levels=16, values=(7, 247)),
+    Row("12 bits, PGM", raw(b"P5 64 64 4095\n" + RAMP.astype(">u2").tobytes(), "train/a/0.pgm"),
+        levels=4096, values=FULL),
+    Row("RGB, 16 bits, PPM", raw(b"P6 64 64 65535\n" + CUBE[..., :3].astype(">u2").tobytes(),
+        "train/a/0.ppm"), levels=256, values=FULL),
+    Row("black all over", put(Image.new("L", (64, 64))), levels=1, values=(0, 0),
+        text="values 0 to 0 only, of 0..255"),
     Row("grey, 16 bits, PGM", put(DEEP, "train/a/0.pgm"), levels=4096, values=(0, 254.9)),
     Row("grey, 16 bits, JPEG 2000", put(DEEP, "train/a/0.jp2"), levels=4096, values=(0, 254.9)),
     Row("12 bits in 16, nothing said", put(TWELVE),
@@ -304,9 +341,23 @@ CONTAINERS = [
     Row("EPS that is named .png", raw(b"%!PS-Adobe-3.0 EPSF-3.0\n"),
         text="none of the kinds that are read, whatever it is called"),
     Row("text that is named .png", raw(b"not an image"), text="0.png cannot be read as an image"),
+    *(
+        Row(f"{name} that is named .png", raw(start + b"\0" * 200), text=text)
+        for name, start, text in (
+            ("a pointer of Git LFS", b"version https://git-lfs.github.com/spec/", "git lfs pull"),
+            ("a web page", b"<!DOCTYPE html><html>", "it is a web page, as a failed download"),
+            ("HEIC", b"\0\0\0\x18ftypheic", "it is a HEIC or a film"),
+            ("PDF", b"%PDF-1.7", "it is a PDF: convert"),
+            ("zip", b"PK\x03\x04", "it is a zip file: unpack it"),
+            ("DICOM", b"\0" * 128 + b"DICM", "it is DICOM, whatever it is called: name it .dcm"),
+            ("an array", b"\x93NUMPY\x01", "it is an array of numpy"),
+        )
+    ),
     Row("0 bytes", raw(b""), text="0.png cannot be read as an image: it is empty (0 bytes)"),
-    Row("PNG cut off", cut("train/a/0.png", "PNG"), text="it is damaged: image file is truncated"),
-    Row("JPEG cut off", cut("train/a/0.jpg", "JPEG"), text="it is damaged: image file is trunc"),
+    Row("PNG cut off", cut("train/a/0.png", "PNG"),
+        text="it cannot be decoded: image file is truncated"),
+    Row("JPEG cut off", cut("train/a/0.jpg", "JPEG"),
+        text="it cannot be decoded: image file is truncated"),
     Row("TIFF cut off", cut("train/a/0.tif", "TIFF"), text="cannot be read as an image"),
     Row("GIF cut off", cut("train/a/0.gif", "GIF"), text="cannot be read as an image"),
     Row("BMP cut off", cut("train/a/0.bmp", "BMP"), text="cannot be read as an image"),
@@ -347,24 +398,24 @@ STRAYS = [
     heic(".xml", ""),
     heic(".xyz", ""),
     Row("._0.png of macOS", both(GOOD, raw(b"\0\5\x16\7", "train/a/._0.png")), levels=256,
-        text="1 hidden or system"),
+        text="1 hidden or of the system"),
     Row(".DS_Store, Thumbs.db and desktop.ini", both(GOOD, *(raw(b"x", f"train/a/{n}") for n in
         (".DS_Store", "Thumbs.db", "desktop.ini"))), levels=256,
-        text="3 hidden or system"),
+        text="3 hidden or of the system"),
     *(
         Row(f"the folder {name}", both(GOOD, raw(b"x", f"train/{name}/0.png")), levels=256,
             text=f"left out in {{root}}/train: {text}")
         for name, text in {
-            "lost+found": "1 hidden or system",
-            "@eaDir": "1 hidden or system",
-            "__MACOSX": "1 hidden or system",
-            "$RECYCLE.BIN": "1 hidden or system",
-            ".git": "1 hidden or system",
+            "lost+found": "1 hidden or of the system",
+            "@eaDir": "1 hidden or of the system",
+            "__MACOSX": "1 hidden or of the system",
+            "$RECYCLE.BIN": "1 hidden or of the system",
+            ".git": "1 hidden or of the system",
             "_old": "the folder _old",
         }.items()
     ),
     Row("@eaDir in a class folder", both(GOOD, put(GREY, "train/a/@eaDir/0.png/THUMB_S.jpg")),
-        levels=256, text="1 hidden or system"),
+        levels=256, text="1 hidden or of the system"),
     Row("a folder that is named x.png", both(GOOD, put(COLOUR, "train/a/x.png/1.png")), levels=256,
         num=2),
     Row("images beside the class folders", both(GOOD, put(GREY, "train/9.png")), levels=256,
@@ -423,6 +474,14 @@ NAMES = [
     Row("classes.txt in Latin-1", classes(b"a\njos\xe9\n"),
         text="classes.txt is no UTF-8 text (byte 6): save it as UTF-8"),
     Row("classes.txt that is empty", classes(b"\n"), text="classes.txt has 0 classes, the task"),
+    Row("Classes.txt", both(GOOD, raw(b"b\na\n", "Classes.txt")), levels=256,
+        text="{root}/Classes.txt is not read: it has to be {root}/classes.txt"),
+    Row("classes.txt.txt of Windows", both(GOOD, raw(b"b\na\n", "classes.txt.txt")), levels=256,
+        text="{root}/classes.txt.txt is not read: it has to be {root}/classes.txt"),
+    Row("classes.txt is a link to nothing", both(GOOD, link("gone", "classes.txt")),
+        text="{root}/classes.txt is no file that can be read"),
+    Row("classes.txt is a folder", both(GOOD, put(GREY, "classes.txt/0.png")),
+        text="{root}/classes.txt is no file that can be read"),
     Row("classes.txt in train/", both(GOOD, raw(b"b\na\n", "train/classes.txt")), levels=256,
         text="train/classes.txt is not read: it has to be {root}/classes.txt"),
     Row("a folder that is not in classes.txt", both(classes(b"a\nb\n"), put(GREY, "train/A/1.png")),
@@ -615,3 +674,13 @@ def test_without_the_extra_dicom_is_counted_with_its_cure(
     (tmp_path / "train/a/0.png").unlink()
     with pytest.raises(DataError, match=r"no images in .*; left out in .*: 4 \.dcm \(DICOM: pip"):
         read(Row("", GOOD), tmp_path)
+
+
+def test_facts_say_depths_values_sizes_and_what_is_grey(tmp_path: Path) -> None:
+    both(put(COLOUR.resize((90, 30))), put(GREY, "train/b/1.png"), put(DEEP, "train/b/2.png"))(
+        tmp_path
+    )
+    assert read(Row("", GOOD), tmp_path).facts == [
+        "1 of 16 bits, values 0 to 65520; 2 of 8 bits, values 0 to 255; 64x64 to 90x30 pixels; "
+        "2 grey, 1 in colour"
+    ]
