@@ -98,6 +98,8 @@ class ModelCard(_Frozen):
     created_at: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
+    training_s: float | None = None
+    """Seconds of the rounds that made it: without the wait for silos, and pauses."""
     licence: str | None = None
     data_licence: str | None = None
     intended_use: str | None = None

@@ -99,6 +99,7 @@ def _origin(card: ModelCard) -> Iterator[str]:
         "queued": card.created_at,
         "started": card.started_at,
         "ended": card.finished_at,
+        "trained for (s)": card.training_s,
     }
     yield from _table(("", ""), [(k, v) for k, v in told.items() if v is not None])
     yield "Tensors have the names of `state_dict()` of the task's `build_model()`. `domo export`"

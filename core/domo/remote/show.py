@@ -178,6 +178,8 @@ def compare_runs(
                 "state": run.state,
                 "rounds_done": run.rounds_done,
                 "num_rounds": run.num_rounds,
+                "waiting_s": run.waiting_s,
+                "training_s": run.training_s,
                 "metrics": dict(run.metrics[-1].metrics) if run.metrics else {},
                 "settings": {key: configs[run.run_id].get(key) for key in keys},
             }

@@ -60,6 +60,7 @@ class TimesOfRound:
         self._fixed: float | None = None
         self._folding: float | None = None
         self._committed: float | None = None
+        self._ended: float | None = None
 
     # what a silo does
 
@@ -88,7 +89,7 @@ class TimesOfRound:
 
     def seen_training(self, silo_id: str) -> None:
         """A heartbeat says that it trains."""
-        m = self._marks.get(silo_id)
+        m = self._of(silo_id) if silo_id in self._marks else None
         if m is not None and m.fetched is not None and m.training_seen is None:
             m.training_seen = self._clock()
 
@@ -137,18 +138,22 @@ class TimesOfRound:
         """The round before this one is durable."""
         self._committed = self._clock()
 
+    def ended(self) -> None:
+        """The next model is made; what is marked from here on is not of this round."""
+        self._ended = self._clock()
+
     # what it comes to
 
     @property
     def working_s(self) -> float:
         """Seconds since the opening, without pauses."""
-        now = self._clock()
+        now = self._now()
         paused = 0.0 if self._paused_since is None else now - self._paused_since
         return max(0.0, now - self._opened - self._paused_s - paused)
 
-    def end(self) -> RoundTimes:
-        """All of it, now that the next model is made."""
-        now = self._clock()
+    def result(self) -> RoundTimes:
+        """All of it. Of many silos this takes long: in a thread, once it has ended."""
+        now = self._now()
         return RoundTimes(
             span_s=self._after(now),
             collect_s=None if self._fixed is None else self._after(self._fixed),
@@ -202,7 +207,10 @@ class TimesOfRound:
         )
 
     def _of(self, silo_id: str) -> _Marks:
-        return self._marks.setdefault(silo_id, _Marks())
+        return self._marks.setdefault(silo_id, _Marks()) if self._ended is None else _Marks()
+
+    def _now(self) -> float:
+        return self._clock() if self._ended is None else self._ended
 
     def _after(self, at: float) -> float:
         return _length(self._opened, at)

@@ -11,7 +11,7 @@ from domo.model.card import (
     ModelCard,
     of_config,
 )
-from domo_server.store.rows import EvaluationRow, RunRow
+from domo_server.store.rows import EvaluationRow, RoundRecord, RunRow
 from domo_server.store.store import Store
 
 
@@ -80,4 +80,10 @@ def make_card(store: Store, row: RunRow, layout_digest: str) -> ModelCard:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        training_s=_length(committed),
     )
+
+
+def _length(rounds: Sequence[RoundRecord]) -> float | None:
+    known = [r.duration_s for r in rounds if r.duration_s is not None]
+    return round(sum(known), 1) if known else None

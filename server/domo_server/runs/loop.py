@@ -19,6 +19,7 @@ from domo_server.events import kinds
 from domo_server.rounds.aggregate import make_record, sum_round
 from domo_server.rounds.alignment import Alignment
 from domo_server.rounds.state import Phase, Signal
+from domo_server.rounds.times import TimesOfRound
 from domo_server.runs.durable import Durable, said_by_disk, set_state
 from domo_server.runs.ending import Ending
 from domo_server.runs.model import digest_of_model, of_its_files
@@ -179,8 +180,8 @@ class RunLoop:
         following, aligned = await self._sum(record)
         counters.phase("summing", run.clock() - begun)
         parts = zip(record.participants, aligned.cosines, strict=True)
-        measured = times.end()
-        duration_s = max(0.0, measured.span_s - measured.paused_s)
+        times.ended()
+        duration_s = times.working_s
         counters.round(duration_s)
         closed = replace(
             record,
@@ -189,7 +190,6 @@ class RunLoop:
             participants=[replace(part, cosine=cosine) for part, cosine in parts],
             drift=aligned.drift,
             model_digest=digest_of_model(following),
-            times=measured,
         )
         changes: RunChanges = {
             "state": "EVALUATING" if r + 1 >= config.num_rounds else "OPEN",
@@ -202,18 +202,24 @@ class RunLoop:
         if self._resumed:  # some of the next round's may be here
             self._resumed, already = False, await run.receiver.find_updates(r + 1)
         saving = asyncio.create_task(  # whatever may go wrong from here on
-            self._commit(following, closed, changes)
+            self._commit(following, closed, changes, times)
         )
         run.begin_next(following, record, saving)
         run.receiver.restore(already)
 
-    async def _commit(self, made: Checkpoint, closed: RoundRecord, changes: RunChanges) -> None:
+    async def _commit(
+        self, made: Checkpoint, closed: RoundRecord, changes: RunChanges, times: TimesOfRound
+    ) -> None:
         """Make a closed round durable."""
         run, r = self._run, made.round_index - 1
         checkpoints, begun = run.folder / "checkpoints", run.clock()
         name = await self._behind(save_checkpoint, checkpoints, made)
         changes = {**changes, "checkpoint": name}
-        await self._behind(run.store.commit_round, run.run_id, closed, changes)
+        await self._behind(
+            lambda: run.store.commit_round(
+                run.run_id, replace(closed, times=times.result()), changes
+            )
+        )
         await asyncio.to_thread(rmtree, run.receiver.folder(r), True)
         run.events.counters.phase("committing", run.clock() - begun)
         run.participants.times.committed_before()

@@ -30,6 +30,11 @@ def test_the_hub_reads_the_head_and_nothing_is_made_up() -> None:
     assert (own["license"], own["license_name"]) == ("other", 'ours: "v1"\n- x')
 
 
+def test_how_long_it_trained_is_told_where_it_is_known() -> None:
+    assert "| trained for (s) | 12.5 |" in markdown(card({}, training_s=12.5))
+    assert "trained for" not in markdown(card({}))
+
+
 def test_names_from_silos_are_text_and_a_long_table_is_thinned() -> None:
     points = [CardPoint(model_index=i, metrics={"a|<b>\nc": 1.0}) for i in range(1, 202)]
     text = markdown(card({"num_rounds": 201}, round_index=201, points=points))

@@ -33,7 +33,7 @@ class Played:
 
     def end(self, seconds: float) -> dict[str, SiloTimes]:
         self.clock.now = 100.0 + seconds
-        return dict(self.times.end().silos)
+        return dict(self.times.result().silos)
 
 
 def parts(times: SiloTimes) -> list[float | None]:
@@ -176,7 +176,7 @@ def test_what_was_before_a_restart_is_not_known() -> None:
     it.at(6, t.accepted, "b")
     it.trained("c", 1, 2, 3, 7, 8)
     it.clock.now = 110.0
-    whole = t.end()
+    whole = t.result()
     assert whole.interrupted
     assert whole.silos["a"] == SiloTimes(wait_s=10)
     assert whole.silos["b"] == SiloTimes(upload_s=1, wait_s=4)
@@ -196,11 +196,22 @@ def test_what_the_coordinator_does() -> None:
     it.at(12, t.fixed)
     it.at(13, t.folding)
     it.clock.now = 116.0
-    found = t.end()
+    found = t.result()
     assert (found.span_s, found.collect_s, found.fold_s, found.commit_s) == (16, 12, 3, 2)
     assert (found.paused_s, found.pauses) == (4, [(3, 7)])
     for at in range(20, 60, 2):
         it.at(at, t.paused)
         it.at(at + 1, t.resumed)
     it.clock.now = 160.0
-    assert (t.end().paused_s, len(t.end().pauses)) == (24, MOST_PAUSES)
+    assert (t.result().paused_s, len(t.result().pauses)) == (24, MOST_PAUSES)
+
+
+def test_what_comes_after_its_end_is_of_the_next_round() -> None:
+    it = Played("a")
+    it.trained("a", 0, 1, 2, 3, 4)
+    it.at(6, it.times.ended)
+    before = it.times.result()
+    it.at(9, it.times.uploads, "a", "another")
+    it.at(9, it.times.fetches, "b", True, True)
+    assert it.times.result() == before
+    assert (before.span_s, it.times.working_s, set(before.silos)) == (6, 6, {"a"})
