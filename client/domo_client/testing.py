@@ -16,6 +16,7 @@ from torch import Tensor
 
 from domo.errors import TaskError
 from domo.meaning.measure import of_task
+from domo.metrics.numbers import numbers_of
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Section
 from domo.run_config import RunConfig
@@ -101,8 +102,7 @@ def try_task(
                 result = run_task_round(task, rnd, train, tests)
             losses += [result.metrics["loss"]] if result is not None else []
             if rnd.evaluation:
-                means = {name: s.total / s.num for name, s in rnd.evaluation.items() if s.num}
-                metrics.append(means)
+                metrics.append(numbers_of([rnd.evaluation]))
         outcome = joined.outcome
     assert outcome is not None
     if outcome.state != "FINISHED":

@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from domo import metrics
     from domo.api.client import Coordinator
     from domo.errors import (
         AccessError,
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
     from domo.meaning.measure import meaning_of
     from domo.meaning.value import Meaning
     from domo.methods import METHODS, PRESETS
+    from domo.metrics.table import Sum
     from domo.model.card import ModelCard
     from domo.model.model_file import load_card, load_weights
     from domo.run_config import RunConfig
-    from domo.simulation import ModelRecord, SimulationResult
+    from domo.simulated import ModelRecord, SimulationResult
     from domo.tasks import load_task
     from domo.tasks.base import (
         ArrayDataset,
         Collated,
         Shard,
-        Sum,
         Task,
         classification_sums,
         cross_entropy_loss,
@@ -92,6 +93,7 @@ __all__ = [
     "load_task",
     "load_weights",
     "meaning_of",
+    "metrics",
     "save_initial",
     "simulate",
 ]
@@ -115,16 +117,16 @@ _HOME = {
     "Meaning": "domo.meaning.value",
     "MeaningMismatchError": "domo.errors",
     "ModelCard": "domo.model.card",
-    "ModelRecord": "domo.simulation",
+    "ModelRecord": "domo.simulated",
     "NotFoundError": "domo.errors",
     "ProtocolError": "domo.errors",
     "RoundError": "domo.errors",
     "RunConfig": "domo.run_config",
     "Shard": "domo.tasks.base",
-    "SimulationResult": "domo.simulation",
+    "SimulationResult": "domo.simulated",
     "StateError": "domo.errors",
     "StrayParameterError": "domo.errors",
-    "Sum": "domo.tasks.base",
+    "Sum": "domo.metrics.table",
     "Task": "domo.tasks.base",
     "TaskError": "domo.errors",
     "TransportError": "domo.errors",
@@ -134,6 +136,7 @@ _HOME = {
     "load_task": "domo.tasks",
     "load_weights": "domo.model.model_file",
     "meaning_of": "domo.meaning.measure",
+    "metrics": "domo.metrics",
     "save_initial": "domo.training.initial",
     "simulate": "domo.trial",
 }
@@ -143,7 +146,8 @@ def __getattr__(name: str) -> Any:
     """A name of `__all__`, at its first use."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    home = importlib.import_module(_HOME[name])
+    value = globals()[name] = home if home.__name__ == f"domo.{name}" else getattr(home, name)
     return value
 
 

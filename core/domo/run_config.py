@@ -7,7 +7,7 @@ part of it too, so a run can be understood from this object alone.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -24,6 +24,7 @@ from domo.errors import ConfigError
 from domo.inputs.images import ImageSettings
 from domo.meaning.value import MAX_BYTES, MAX_CLASSES, ClassName, no_name_twice
 from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
+from domo.metrics.names import MOST_NAME, Better, direction, is_metric_name
 from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -156,7 +157,17 @@ class RunConfig(BaseModel):
     evaluate_every: int = Field(1, ge=0)
     """Test the server model every so many rounds (and at the end); 0: never."""
     evaluation_deadline_s: Positive = 120.0
-    """How long the run waits for the last numbers on x_R."""
+    """How long the run waits for the last numbers on x_R; with `stop_after`, on every x_r."""
+    primary_metric: str | None = Field(None, max_length=MOST_NAME)
+    """What models are judged by: a name that `evaluate` gives, or one that `domo.metrics` makes of
+    it, such as auc. By default accuracy if there is one, else loss, else the first name."""
+    primary_better: Better | None = None
+    """Which way the primary metric is better; needed only where its name does not tell."""
+    stop_after: int | None = Field(None, ge=1)
+    """Tested models without a better primary metric after which the run ends, before its last
+    round; never by default."""
+    stop_min_delta: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """How much better a model must be for `stop_after` to begin anew."""
     initial_model: str | None = None
     """Safetensors file made by `domo init`, at the coordinator."""
     similarity: float = Field(0.05, ge=0, le=1)
@@ -263,6 +274,7 @@ class RunConfig(BaseModel):
                 "local_steps_list",
                 "local_steps_list has a number below 1",
             )
+        self._check_primary(need)
         if self.roster:
             named = set(self.required_silos) | {s for p in self.participants or () for s in p}
             unknown = sorted(named - set(self.roster))
@@ -278,6 +290,34 @@ class RunConfig(BaseModel):
             'on_missing = "fail" needs round_deadline_s',
         )
         return self
+
+    def _check_primary(self, need: Callable[[bool, str, str], None]) -> None:
+        name = self.primary_metric
+        need(
+            name is None or is_metric_name(name),
+            "primary_metric",
+            "primary_metric is one printable line, such as auc",
+        )
+        need(
+            name is None or self.better_of(name) is not None,
+            "primary_better",
+            f"nobody knows which way {name} is better: give primary_better, higher or lower",
+        )
+        need(
+            name is not None or self.primary_better is None,
+            "primary_better",
+            "primary_better is of a primary_metric, and none is given",
+        )
+        need(
+            self.stop_after is None or self.evaluate_every > 0,
+            "stop_after",
+            "stop_after needs tests of the models: evaluate_every = 0 has none",
+        )
+
+    def better_of(self, metric: str) -> Better | None:
+        """Which way a metric is better; None: nobody knows."""
+        given = self.primary_better if metric == self.primary_metric else None
+        return given or direction(metric)
 
     @property
     def title(self) -> str:

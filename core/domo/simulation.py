@@ -5,6 +5,7 @@ wire is missing. One module serves all silos in turn: a local round begins by lo
 that a silo holds. `participants` repeats a run that went on without some silos.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,15 @@ from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
 from domo.meaning.compare import check_all
 from domo.meaning.value import NOTHING, Meaning
-from domo.model.flat import FlatModel, digest_all
-from domo.model.layout import Layout, Section
-from domo.model.model_file import load_model, save_model
+from domo.metrics.numbers import notes_on, numbers_of
+from domo.metrics.selection import Jury
+from domo.metrics.table import Measured, counts
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
+from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
-from domo.tasks.base import Sum, Task
+from domo.simulated import ModelRecord, RoundRecord, ServerState, SimulationResult
+from domo.tasks.base import Task
 from domo.training.batches import BatchLoader, configure_torch
 from domo.training.initial import build_initial, build_model
 from domo.training.local_round import LocalRound
@@ -29,6 +34,8 @@ from domo.training.ready import look, look_of
 from domo.training.round_data import LocalResult, RoundNumbers
 from domo.training.task_round import run_task_round
 from domo.update_format import decode, encode_result
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,93 +46,6 @@ class SimulatedSilo:
     train: BatchLoader | None
     evaluation: BatchLoader | None = None
     meaning: Meaning = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """A closed round: who took part with how many steps P_k, eta, mean training loss, alpha*h*P."""
-
-    participants: tuple[str, ...]
-    steps: tuple[int, ...]
-    local_lr: float
-    train_loss: float
-    inference_scale: float
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
-    """Server model x_i, its test over all silos' data, and the round that made it."""
-
-    model_index: int
-    metrics: Mapping[str, float]
-    made_by: RoundRecord | None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """What a coordinator holds between rounds; no silo ever sees `m`.
-
-    Attributes:
-        x: x_r, shape (n,).
-        m: m_r, shape (n,), gradient units.
-        buffers: Float and integer buffers.
-        mbar: mbar_r, shape (n,); average rows only.
-        x_prev: x_{r-1}; None in round 0.
-        made_by: The round that made x_r; None in round 0.
-    """
-
-    x: Tensor
-    m: Tensor
-    buffers: dict[Section, Tensor]
-    mbar: Tensor | None
-    x_prev: Tensor | None = None
-    made_by: RoundRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationResult:
-    """Where a run ended: x_R, m_R, mbar_R, all other sections, x_{R-1}, a record of each x_i."""
-
-    layout: Layout
-    x: Tensor
-    m: Tensor
-    mbar: Tensor | None
-    buffers: dict[Section, Tensor]
-    history: list[ModelRecord]
-    x_prev: Tensor | None = None
-
-    @property
-    def checkpoint_digest(self) -> str:
-        """The digest that a coordinator records with its last checkpoint, of all that is in it."""
-        named = {"x": self.x, "m": self.m, "mbar": self.mbar, "x_prev": self.x_prev}
-        named |= {s.value: v for s, v in self.buffers.items() if s is not Section.FROZEN}
-        return digest_all({name: v for name, v in named.items() if v is not None})
-
-    @property
-    def vectors(self) -> dict[Section, Tensor]:
-        """All sections, as `model_file.save_model` takes them."""
-        return {Section.TRAINABLE: self.x, **self.buffers}
-
-    @property
-    def untested(self) -> str:
-        """Why no model has test numbers; empty: some have."""
-        if any(r.metrics for r in self.history):
-            return ""
-        return "no model has test numbers: no silo has test data, or evaluate_every is 0"
-
-    @property
-    def state_dict(self) -> dict[str, Tensor]:
-        """x_R and all else that the model has, for `load_state_dict`."""
-        return self.layout.state_dict(self.vectors)
-
-    @property
-    def accuracies(self) -> list[float]:
-        """Test accuracy of each server model that was tested, from x_0 on."""
-        return [r.metrics["accuracy"] for r in self.history if "accuracy" in r.metrics]
-
-    def save(self, path: Path | str) -> None:
-        """Write x_R as a safetensors file, with names, as a run could start from."""
-        save_model(Path(path), self.layout, self.vectors)
 
 
 def simulate(
@@ -185,6 +105,8 @@ def simulate(
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
     residuals: dict[str, Tensor | None] = {}
 
+    jury = Jury(config.primary_metric, config.better_of, config.stop_after, config.stop_min_delta)
+    stopped, best = None, None
     history: list[ModelRecord] = []
     num_rounds = config.num_rounds if participants is None else len(participants)
     for r in range(num_rounds + 1):  # the last pass only tests x_R
@@ -195,16 +117,47 @@ def simulate(
         else:
             present = [s for s in roster if s in participants[r]]
         steps = {s: config.steps_at(r, s, samples[s]) for s in present}
-        back, kept, metrics = _visit_silos(config, task, flat, silos, state, residuals, r, steps)
-        history.append(ModelRecord(r, metrics, state.made_by))
+        back, kept, measured = _visit_silos(config, task, flat, silos, state, residuals, r, steps)
+        numbers = numbers_of(measured.values())
+        own = {silo_id: numbers_of([told]) for silo_id, told in measured.items()}
+        said = (
+            {}
+            if any(h.metrics for h in history)
+            else {note: None for told in measured.values() for note in notes_on(told).values()}
+        )
+        notes = tuple(said)
+        history.append(ModelRecord(r, numbers, state.made_by, own, notes))
+        for note in notes:
+            log.warning(note)
+        if config.evaluates_at(r):
+            jury.judge(r, numbers, len(measured))
+            chosen = jury.choice.best
+            best = state if chosen is not None and chosen.model_index == r else best
         if on_model:
             on_model(history[-1])
+        stopped = jury.why_enough if participants is None and r < num_rounds else None
+        if stopped is not None:
+            break
         if present:
             omegas = [config.weight_of(s, samples[s]) for s in present]
             state = _close_round(config, state, r, back, omegas)
             residuals |= kept  # committed with these silos; the others keep theirs
     buffers = state.buffers | {Section.FROZEN: vectors[Section.FROZEN]}
-    return SimulationResult(layout, state.x, state.m, state.mbar, buffers, history, state.x_prev)
+    found = jury.choice.best
+    return SimulationResult(
+        layout,
+        state.x,
+        state.m,
+        state.mbar,
+        buffers,
+        history,
+        state.x_prev,
+        primary_metric=jury.metric,
+        best=best,
+        best_index=None if found is None else found.model_index,
+        best_value=None if found is None else found.value,
+        stopped=stopped,
+    )
 
 
 def _visit_silos(
@@ -216,15 +169,16 @@ def _visit_silos(
     residuals: Mapping[str, Tensor | None],
     r: int,
     steps: Mapping[str, int],
-) -> tuple[dict[str, LocalResult], dict[str, Tensor | None], dict[str, float]]:
+) -> tuple[dict[str, LocalResult], dict[str, Tensor | None], dict[str, Measured]]:
     """One round at all silos: updates of those with steps to take, and the test of x_r.
 
     Returns:
-        Updates as they travel, the residuals that follow once they are committed, and metrics.
+        Updates as they travel, the residuals that follow once they are committed, and what each
+        silo has measured.
     """
     back: dict[str, LocalResult] = {}
     kept: dict[str, Tensor | None] = {}
-    sums: dict[str, Sum] = {}
+    measured: dict[str, Measured] = {}
     h = config.lr_at(min(r, config.num_rounds - 1))
     scale = state.made_by.inference_scale if state.made_by else None
     for silo in silos:
@@ -252,10 +206,9 @@ def _visit_silos(
         except DivergenceError as error:
             where = f"round {r + 1}, {silo.silo_id}"
             raise DivergenceError(f"{where}: {error}", error.count) from error
-        for name, s in rnd.evaluation.items():
-            before = sums.get(name, Sum(0.0, 0.0))
-            sums[name] = Sum(before.total + s.total, before.num + s.num)
-    return back, kept, {name: s.total / s.num for name, s in sums.items() if s.num}
+        if told := {name: one for name, one in rnd.evaluation.items() if counts(one)}:
+            measured[silo.silo_id] = told
+    return back, kept, measured
 
 
 def _close_round(
@@ -285,9 +238,14 @@ def _close_round(
         Section.FLOAT_BUFFER: float_buffers,
         Section.INTEGER_BUFFER: results[0].integer_buffers,
     }
-    loss = sum(w * b.metrics["loss"] for w, b in zip(omegas, results, strict=True)) / sum(omegas)
+    logged, total = [b.metrics for b in results], sum(omegas)
+    means = {
+        name: sum(w * own[name] for w, own in zip(omegas, logged, strict=True)) / total
+        for name in logged[0]
+        if all(name in own for own in logged)
+    }
     scale = inference_scale(kernel, h, reference_steps(omegas, steps))
-    made_by = RoundRecord(tuple(back), tuple(steps), h, loss, scale)
+    made_by = RoundRecord(tuple(back), tuple(steps), h, means["loss"], scale, means)
     return ServerState(x, m, buffers, mbar, state.x, made_by)
 
 

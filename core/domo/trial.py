@@ -13,7 +13,8 @@ from domo.errors import ConfigError
 from domo.meaning.measure import of_task
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult
+from domo.simulated import ModelRecord, SimulationResult
+from domo.simulation import SimulatedSilo
 from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task
 from domo.training.batches import torch_as_it_was

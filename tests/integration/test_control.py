@@ -11,6 +11,7 @@ import pytest
 
 import domo_server.runs.loop
 from domo.errors import ConfigError, CoordinatorUnavailableError, SiloConflictError
+from domo.metrics import Sum
 from domo.training.initial import save_initial
 from domo_proto.codec import VectorId
 from domo_server.runs.roster import NOBODY
@@ -362,7 +363,7 @@ def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path:
             assert lab.assignment(B) is None
             await lab.send_all(A)
             await lab.until(lambda: lab.run.detail == "testing the final model at site-a")
-            await lab.run.receiver.add_evaluation(A, 1, {"loss": (1.0, 5.0)})
+            await lab.run.receiver.add_evaluation(A, 1, {"loss": Sum(1.0, 5.0)})
             assert (await lab.ended()).state == "FINISHED"
 
     play(go())

@@ -15,6 +15,7 @@ import domo_client
 import domo_server.coordinator.queue
 import domo_server.runs.durable
 from domo.errors import CoordinatorUnavailableError
+from domo.metrics import Sum
 from domo.model.tensor_file import TensorFile
 from domo.tasks.base import ArrayDataset
 from tests.support.live.coordinator import coordinator, own_run
@@ -300,7 +301,7 @@ def test_a_run_does_not_finish_without_its_model(
             await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
             path = lab.run.folder / "checkpoints" / "x000001.safetensors"
             whole = shorten(path)
-            await lab.run.receiver.add_evaluation(A, 1, {"loss": (1.0, 8)})
+            await lab.run.receiver.add_evaluation(A, 1, {"loss": Sum(1.0, 8)})
             await lab.until(lambda: lab.run.stuck)
             assert not lab.run.state.ended
             path.write_bytes(whole)

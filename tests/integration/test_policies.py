@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from domo.errors import ConfigError
+from domo.metrics import Sum
 from domo_server.silos.sessions import RETURN_S
 from domo_server.store.rows import Enrolment
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
@@ -432,7 +433,7 @@ def test_numbers_of_a_model_that_was_discarded_are_left_out(tmp_path: Path) -> N
     async def act(lab: Lab) -> None:
         now, other = lab.run.receiver.model_digests[0], "0" * 32
         assert now != other
-        sums = {"loss": (1.0, 2.0)}
+        sums = {"loss": Sum(1.0, 2.0)}
         await lab.run.receiver.add_evaluation(A, 0, sums, other)
         assert (lab.store.evaluations_of(RUN_ID), lab.run.receiver.reported) == ([], {})
         await lab.run.receiver.add_evaluation(A, 0, sums, now)

@@ -18,7 +18,11 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pyarrow import parquet
 
-from domo.api.schema import MetricPoint, Resources, SiloStatus
+from domo.api.measured import MetricPoint
+from domo.api.schema import (
+    Resources,
+    SiloStatus,
+)
 from domo.errors import ConfigError, CoordinatorUnavailableError, StateError, TaskError
 from domo.methods import METHODS, PRESETS
 from domo.model.card_text import markdown
@@ -960,6 +964,8 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI, federation: Feder
         ("GET", "/api/v1/runs/{run_id}"),
         ("PATCH", "/api/v1/runs/{run_id}"),
         ("GET", "/api/v1/runs/{run_id}/rounds"),
+        ("GET", "/api/v1/runs/{run_id}/tests"),
+        ("GET", "/api/v1/runs/{run_id}/tables"),
         ("GET", "/api/v1/runs/{run_id}/history.json"),
         ("GET", "/api/v1/runs/{run_id}/history.csv"),
         ("GET", "/api/v1/runs/{run_id}/history.parquet"),

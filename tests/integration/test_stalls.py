@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from domo.metrics import Sum
 from domo_server.monitor.monitor import CALM_S
 from domo_server.monitor.stall import BROKEN_S, COMING_S, ENROL_S
 from domo_server.runs.run import ROUND
@@ -222,7 +223,7 @@ def test_a_last_model_that_nobody_tests(tmp_path: Path) -> None:
                 "after its last round"
             )
             lab.run.participants.try_again(A)
-            await lab.run.receiver.add_evaluation(A, 1, {"loss": (1.0, 5.0)})
+            await lab.run.receiver.add_evaluation(A, 1, {"loss": Sum(1.0, 5.0)})
             assert "not tested. site-b" in (await stalled(lab) or "")
             lab.pass_time(120)
             assert (await lab.ended()).state == "FINISHED"

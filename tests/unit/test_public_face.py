@@ -53,6 +53,7 @@ DOMO = [
     "load_task",
     "load_weights",
     "meaning_of",
+    "metrics",
     "save_initial",
     "simulate",
 ]
@@ -70,7 +71,8 @@ TESTING = {
     "domo_client.testing": ["Tried", "try_task"],
     "domo_server.testing": ["Coordinator", "coordinator"],
 }
-FACES = {"domo": DOMO, "domo_client": CLIENT, **TESTING}
+METRICS = ["Sum", "Table", "auc", "average_precision", "calibration", "confusion", "regression"]
+FACES = {"domo": DOMO, "domo.metrics": METRICS, "domo_client": CLIENT, **TESTING}
 INSIDE = ("algorithm.md", "data-plane.md", "development.md", "protocol.md", "quick-comparison.md")
 """Pages about the code itself."""
 PAGES = [ROOT / "README.md", *(p for p in (ROOT / "docs").glob("*.md") if p.name not in INSIDE)]
@@ -99,6 +101,7 @@ def test_type_checkers_see_the_same_names(module) -> None:
         n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
     ]
     told = {a.name: i.module for i in seen.body for a in i.names}
+    told |= {name: f"domo.{name}" for name, home in told.items() if home == "domo"}  # a module
     assert told == module._HOME
     assert sorted(told) == sorted(n for n in module.__all__ if n != "__version__")
     with pytest.raises(AttributeError, match="no attribute 'nothing_like_it'"):

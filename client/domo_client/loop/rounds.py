@@ -10,10 +10,10 @@ from torch import Tensor
 
 from domo.errors import ProtocolError
 from domo.meaning.value import Meaning
+from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.logs import log_context
-from domo.tasks.base import Sum
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo_client.loop.heartbeat import Progress, Reporter
@@ -229,7 +229,7 @@ class Rounds:
 
         return on_step
 
-    def _report_test(self, model_index: int, tested: str, sums: Mapping[str, Sum]) -> None:
+    def _report_test(self, model_index: int, tested: str, sums: Measured) -> None:
         counts = self._connection.counts
         counts.lap("evaluating")
         try:

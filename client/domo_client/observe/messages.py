@@ -5,6 +5,7 @@ import time
 from types import TracebackType
 from typing import Self
 
+from domo.metrics.numbers import numbers_of
 from domo.ops.console import complain, console, say
 from domo.ops.folder_checks import human_size
 from domo.ops.words import counted
@@ -141,9 +142,11 @@ class Ui:
             self._say(f"model {rnd.round_index} of {rnd.numbers.num_rounds}: {self._tested(rnd)}")
 
     def _tested(self, rnd: LocalRound) -> str:
-        means = {k: s.total / s.num for k, s in rnd.evaluation.items() if s.num}
+        means = numbers_of([rnd.evaluation])
         parts = [
-            f"{k} {100 * v:.1f} %" if k == "accuracy" else f"{k} {v:.4g}" for k, v in means.items()
+            f"{k} {100 * v:.1f} %" if k == "accuracy" else f"{k} {v:.4g}"
+            for k, v in means.items()
+            if "/" not in k  # those of single classes are many
         ]
         return "here: " + ", ".join(parts) if parts else ""
 

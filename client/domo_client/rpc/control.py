@@ -4,18 +4,19 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import domo
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import MAX_BYTES, Meaning
+from domo.metrics.table import Measured, Sum, Table, counts
 from domo.model.layout import Layout
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.tasks.base import Sum
 from domo_client.rpc.session import Session
+from domo_proto.tables import table_message
 from domo_proto.v1 import federation_pb2 as pb
 
 PHASES = {
@@ -133,11 +134,13 @@ class Control:
         self._ask(self._stub.Decline, pb.DeclineRequest(run_id=run_id, reason=reason, code=code))
 
     def report_evaluation(
-        self, run_id: str, model_index: int, model_digest: str, sums: Mapping[str, Sum]
+        self, run_id: str, model_index: int, model_digest: str, sums: Measured
     ) -> None:
         """Send sums over this silo's test data; those that measure nothing stay here."""
         metrics = {
-            k: pb.MetricSum(total=s.total, num=s.num) for k, s in sums.items() if measures(k, s)
+            name: message(one)
+            for name, one in sums.items()
+            if measures(name, one) and self._takes(name, one)
         }
         request = pb.ReportEvaluationRequest(
             run_id=run_id,
@@ -146,6 +149,13 @@ class Control:
             metrics=metrics,
         )
         self._ask(self._stub.ReportEvaluation, request)
+
+    def _takes(self, name: str, one: Sum | Table) -> bool:
+        takes = isinstance(one, Sum) or self._session.tables
+        if not takes:
+            text = "metric %r is a table, which the coordinator's domo does not add up: not sent"
+            log.warning(text, name)
+        return takes
 
     def report(self, log_lines: Sequence[LogLine] = (), **fields: Any) -> str:
         """One heartbeat; returns the directive by name.
@@ -183,12 +193,21 @@ class Control:
         return call
 
 
-def measures(name: str, of: Sum) -> bool:
-    """Whether a sum tells anything: a silo may have no sample of a class, or numbers overflow."""
-    finite = math.isfinite(of.total) and math.isfinite(of.num)
-    if not finite:
+def message(one: Sum | Table) -> pb.MetricSum:
+    """A sum or a table as it travels."""
+    if isinstance(one, Table):
+        return pb.MetricSum(table=table_message(one))
+    return pb.MetricSum(total=one.total, num=one.num)
+
+
+def measures(name: str, of: Sum | Table) -> bool:
+    """Whether a sum tells anything; one that is not finite is said here."""
+    if isinstance(of, Table):
+        if not of.finite:
+            log.warning("metric %r is not finite here; it is not sent", name)
+    elif not (math.isfinite(of.total) and math.isfinite(of.num)):
         log.warning("metric %r is not finite here (%s of %s); it is not sent", name, *of)
-    return finite and of.num != 0
+    return counts(of)
 
 
 def _layout(text: str) -> Layout:

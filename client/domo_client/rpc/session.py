@@ -24,6 +24,7 @@ from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import SessionError, from_rpc
+from domo_proto.tables import TABLES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 
@@ -55,6 +56,7 @@ class Session:
     Attributes:
         token: Names the session in every call.
         zstd: Whether vectors travel compressed.
+        tables: Whether the coordinator adds tables of metrics.
         report_interval_s: How often the coordinator wants to hear of this silo.
         long_poll_s: How long it may hold a call.
         closed: Whether this silo has left.
@@ -79,6 +81,7 @@ class Session:
         self._role, self._device, self._on_trouble = role, device, on_trouble
         self._first_connect_s = first_connect_s
         self._wants_zstd, self.zstd = compression == "zstd", False
+        self.tables = False
         self.channel = make_channel(address, tls)
         self.stub = pb_grpc.FederationStub(self.channel)  # type: ignore[no-untyped-call]
         self.token = ""
@@ -114,6 +117,7 @@ class Session:
         )
         if answer.max_frame_bytes < FRAME_BYTES:
             raise VersionError(f"the coordinator takes frames of {answer.max_frame_bytes} bytes")
+        self.tables = TABLES in answer.capabilities
         self.zstd = self._wants_zstd and CAPABILITY in answer.capabilities
         if self._wants_zstd and not self.zstd:
             log.warning("the coordinator knows no zstd; vectors travel as they are")

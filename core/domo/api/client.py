@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
     ENDED,
     Event,
@@ -84,6 +85,15 @@ class Coordinator(Rest):
     def rounds(self, run_id: str, after: int = -1) -> list[RoundRecord]:
         """Its rounds with an index above `after`, oldest first."""
         return self.get(list[RoundRecord], f"/runs/{quoted(run_id)}/rounds", {"after": after})
+
+    def tests(self, run_id: str, after: int = -1) -> list[ModelTest]:
+        """Tests of its models with an index above `after`, with each silo's own numbers."""
+        return self.get(list[ModelTest], f"/runs/{quoted(run_id)}/tests", {"after": after})
+
+    def tables(self, run_id: str, best: bool = False) -> ModelTables:
+        """Confusion matrix and curves of the newest model that was tested, or of the best."""
+        which = "best" if best else "newest"
+        return self.get(ModelTables, f"/runs/{quoted(run_id)}/tables", {"which": which})
 
     def silos(self) -> list[SiloStatus]:
         """All silos that have ever joined, by id."""
@@ -156,13 +166,16 @@ class Coordinator(Rest):
         run_id: str,
         path: Path,
         on_bytes: Callable[[int, int | None], None] = lambda done, total: None,
+        best: bool = False,
     ) -> Path:
-        """The newest committed model of a run, as a safetensors file.
+        """The newest committed model of a run, or the best, as a safetensors file.
 
         Args:
             run_id: The run.
-            path: Where to put it; in a folder it gets the name `RUN-xR.safetensors`.
+            path: Where to put it; in a folder it gets the name `RUN-xR.safetensors`, or
+                `RUN-best-xR.safetensors`.
             on_bytes: Told how many bytes are here, and of how many, where that is known.
+            best: The best that was tested, by the run's primary metric.
 
         Returns:
             The file, which is whole.
@@ -171,12 +184,14 @@ class Coordinator(Rest):
             OSError: It cannot be written; names the file.
         """
         route = self.api(f"/runs/{quoted(run_id)}/model")
-        with self.faults(), self.http.stream("GET", route) as answer:
+        query = {"which": "best"} if best else {}
+        with self.faults(), self.http.stream("GET", route, params=query) as answer:
             self.check(answer)
             if path.is_dir():
                 name = answer.headers.get("content-disposition", "")
                 told = re.search(r"-x(\d+)\.safetensors", name)
-                path /= f"{plain(run_id)}-x{told[1] if told else 'latest'}.safetensors"
+                which = f"{'best-' if best else ''}x{told[1] if told else 'latest'}"
+                path /= f"{plain(run_id)}-{which}.safetensors"
             length = answer.headers.get("content-length", "")
             total, done = int(length) if length.isdecimal() else None, 0
             part = path.with_name(path.name + ".part")

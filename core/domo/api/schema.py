@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domo.api.measured import MetricPoint, ModelTest
 from domo.api.round_times import ClosedBy, RoundTimes, SiloTimes
+from domo.metrics.names import Better
 
 RunState = Literal[
     "QUEUED", "WAITING", "OPEN", "CLOSING", "EVALUATING", "PAUSED", "FINISHED", "FAILED", "STOPPED"
@@ -83,15 +85,6 @@ class SiloStatus(_Frozen):
     """When the certificate that it joined with ends; None: it showed none, or has not joined."""
 
 
-class MetricPoint(_Frozen):
-    """The server model x_{model_index} tested over the federation: exact means."""
-
-    model_index: int
-    metrics: Mapping[str, float] = Field(examples=[{"accuracy": 0.91, "loss": 0.3}])
-    num_silos: int
-    num_samples: float
-
-
 class Participant(_Frozen):
     """One silo's part in one round."""
 
@@ -106,6 +99,8 @@ class Participant(_Frozen):
     train_loss: float | None = None
     cosine: float | None = None
     """Of its update to the server momentum before the round; None where either is 0."""
+    metrics: Mapping[str, float] = {}
+    """What its loop logged, `loss` among it; of older runs nothing."""
 
 
 class RoundRecord(_Frozen):
@@ -133,6 +128,8 @@ class RoundRecord(_Frozen):
     """The silo whose update came last, or that an admin left out."""
     times: RoundTimes | None = None
     """Where its time went; None until the commit, and where nobody measured it."""
+    train_metrics: Mapping[str, float] = {}
+    """Weighted means of what all participants have logged."""
 
 
 class RunSummary(_Frozen):
@@ -151,6 +148,18 @@ class RunSummary(_Frozen):
     accuracy: float | None = None
     loss: float | None = None
     """Latest test numbers."""
+    latest: Mapping[str, float] = {}
+    """The latest test numbers, all of them."""
+    primary_metric: str | None = None
+    """What its models are judged by."""
+    primary_better: Better | None = None
+    """Which way; None: nobody knows."""
+    primary_value: float | None = None
+    """The latest."""
+    best_index: int | None = None
+    """i of its best model x_i so far; None: none was judged."""
+    best_value: float | None = None
+    """Of the primary metric, when that model was judged."""
     created_at: str
     started_at: str | None = None
     finished_at: str | None = None
@@ -181,6 +190,8 @@ class RunDetail(RunSummary):
     num_params: int | None = None
     checkpoint_digest: str | None = None
     """xxh3-128 over the last committed checkpoint: x_r, m_r and all else that is in it."""
+    best_digest: str | None = None
+    """The same of the checkpoint of its best model, which is kept."""
     metrics: Sequence[MetricPoint] = ()
     meaning: Sequence[str] = ()
     """What the data mean, as the run and the first silos that said so have it: classes, inputs,
@@ -251,6 +262,8 @@ class SiloRound(_Frozen):
     train_loss: float | None
     times: SiloTimes | None = Field(None, description="Where its time went in this round.")
     span_s: float | None = Field(None, description="The round's whole time, pauses included.")
+    metrics: Mapping[str, float] = {}
+    """What its loop logged."""
 
 
 class SiloDetail(SiloStatus):
@@ -272,6 +285,8 @@ class History(_Frozen):
     format_version: int = 1
     run: RunDetail = Field(description="With its config, its roster and its test metrics.")
     rounds: Sequence[RoundRecord]
+    tests: Sequence[ModelTest] = ()
+    """Of each model that was tested, with each silo's own numbers."""
 
 
 class StreamMessage(_Frozen):

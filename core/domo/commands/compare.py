@@ -19,9 +19,11 @@ from rich.table import Table
 from domo.errors import ConfigError, DivergenceError
 from domo.inputs.images import ImageSettings
 from domo.methods import PAPER_METHODS, canonical_name
+from domo.metrics.names import primary_of
 from domo.ops.words import counted
 from domo.run_config import RunConfig
-from domo.simulation import ModelRecord, SimulatedSilo, simulate
+from domo.simulated import ModelRecord
+from domo.simulation import SimulatedSilo, simulate
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.trial import PREFIX, shard_silos, silo_names
@@ -56,7 +58,7 @@ class Comparison:
 
     Attributes:
         config: What all runs share.
-        metric: What is compared: `accuracy`, or `loss` for a task without accuracy.
+        metric: What is compared: the run's primary metric.
         methods: In the order asked for.
         seeds: In the order asked for.
         model_indices: The i of each x_i that was tested.
@@ -84,7 +86,7 @@ class Comparison:
     @property
     def best(self) -> str:
         """The method with the best mean in the end."""
-        pick = max if self.metric == "accuracy" else min
+        pick = max if self.config.better_of(self.metric) == "higher" else min
         return pick(self.methods, key=lambda m: statistics.fmean(self.finals(m)))
 
     def shown(self, value: float, sign: str = "") -> str:
@@ -146,14 +148,20 @@ def compare(
         DivergenceError: Names the method and the seed.
     """
     cells = [(m, s) for s in seeds for m in methods]  # seed by seed: silos are loaded once
-    configs = [setting.config.model_copy(update={"method": m, "seed": s}) for m, s in cells]
+    whole = {"stop_after": None}  # all runs have all rounds, or their means would not go together
+    configs = [
+        setting.config.model_copy(update={"method": m, "seed": s, **whole}) for m, s in cells
+    ]
     todo = [Setting(c, setting.root, setting.prefix, setting.device) for c in configs]
     out = Comparison(setting.config, "accuracy", tuple(methods), tuple(seeds))
     for (method, seed), history in zip(cells, _map(todo, jobs), strict=True):
         tested = [r for r in history if r.metrics]
         if not tested or tested[-1].model_index != setting.config.num_rounds:
             raise ConfigError("nothing to compare: the task has no test data, or it is never used")
-        out.metric = "accuracy" if "accuracy" in tested[0].metrics else "loss"
+        metric = primary_of(tested[0].metrics, setting.config.primary_metric)
+        if metric is None or any(metric not in r.metrics for r in tested):
+            raise ConfigError(f"nothing to compare: not every model has a number of {metric}")
+        out.metric = metric
         out.model_indices = tuple(r.model_index for r in tested)
         out.curves[method, seed] = [r.metrics[out.metric] for r in tested]
         out.losses[method, seed] = [r.made_by.train_loss for r in history if r.made_by]

@@ -33,7 +33,7 @@ ENDINGS: dict[str, Format] = {
     ".bin": "torch",
 }
 """Endings of files; the first of a format is the one it gets by default."""
-FINAL = "model.safetensors"
+FINAL, BEST = "model.safetensors", "best.safetensors"
 CARD_FILE = "README.md"
 
 
@@ -44,6 +44,7 @@ def export(
     server: str,
     task_name: str | None,
     force: bool,
+    best: bool = False,
 ) -> None:
     """Write a model and its card.
 
@@ -54,6 +55,7 @@ def export(
         server: The coordinator's dashboard.
         task_name: Instead of the task that the model names.
         force: Write over what is there.
+        best: The best model of the run that was tested, not its newest.
 
     Raises:
         ConfigError: A flag is wrong, something is in the way, or it is no model.
@@ -66,7 +68,7 @@ def export(
     keep_off([path], force)
     room = next(p for p in path.absolute().parents if p.is_dir())  # on the same disk
     with TemporaryDirectory(dir=room, prefix=".domo-export-") as scratch:
-        file = find(source, server, Path(scratch))
+        file = find(source, server, Path(scratch), best)
         layout, _ = open_model(file.path)
         if not check_content(file):
             say("not checked: the file has no digest, as those of older versions", style="yellow")
@@ -128,7 +130,7 @@ def names(form: Format, out: Path) -> tuple[Path, Path]:
     return out / f"model{ending}", out / CARD_FILE
 
 
-def find(source: str, server: str, scratch: Path) -> TensorFile:
+def find(source: str, server: str, scratch: Path, best: bool = False) -> TensorFile:
     """The model's file: local, made of a checkpoint, or fetched from a coordinator.
 
     Raises:
@@ -136,19 +138,39 @@ def find(source: str, server: str, scratch: Path) -> TensorFile:
     """
     path = Path(source)
     if path.is_dir():
-        path /= FINAL
+        path = best_in(path) if best else path / FINAL
         if not path.exists():
             raise ConfigError(f"there is no {FINAL} in {source}: the run has not ended, or is none")
     elif not path.exists() and (path.suffix in ENDINGS or len(path.parts) > 1):
         raise ConfigError(f"there is no file {source}")
     elif not path.exists():
-        return TensorFile.open(fetch(source, server, scratch))
+        return TensorFile.open(fetch(source, server, scratch, best))
+    elif best:
+        raise ConfigError(f"--best is of a run or its folder; {source} is one file")
     file = TensorFile.open(path)
     return file if "domo_layout" in file.metadata else from_checkpoint(file, scratch / FINAL)
 
 
-def fetch(run_id: str, server: str, folder: Path) -> Path:
-    """The newest model of a run, with a bar on a terminal."""
+def best_in(folder: Path) -> Path:
+    """The best model in the folder of a run; the last one may be it.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if (folder / BEST).exists():
+        return folder / BEST
+    path = folder / FINAL
+    card = card_in(TensorFile.open(path).metadata) if path.exists() else None
+    if card is None or card.best_index != card.round_index:
+        raise ConfigError(
+            f"there is no {BEST} in {folder}: no model was tested by the run's primary metric, or "
+            "the run has not ended"
+        )
+    return path
+
+
+def fetch(run_id: str, server: str, folder: Path, best: bool = False) -> Path:
+    """The newest or the best model of a run, with a bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     bar = Progress(
         *columns,
@@ -160,9 +182,11 @@ def fetch(run_id: str, server: str, folder: Path) -> Path:
     with bar, Coordinator(server) as coordinator:
         run_id = find_run(coordinator, run_id)
         fetched = bar.add_task(f"fetching {run_id}", total=None)
-        return coordinator.download_model(
-            run_id, folder, lambda done, total: bar.update(fetched, completed=done, total=total)
-        )
+
+        def show(done: int, total: int | None) -> None:
+            bar.update(fetched, completed=done, total=total)
+
+        return coordinator.download_model(run_id, folder, show, best)
 
 
 def from_checkpoint(file: TensorFile, path: Path) -> TensorFile:

@@ -261,11 +261,14 @@ def export(
         typer.Option(help="The task whose module it is [default: the one that it names]."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
+    best: Annotated[
+        bool, typer.Option("--best", help="The best model that was tested, not the newest.")
+    ] = False,
 ) -> None:
     """Write a model as a file for PyTorch or safetensors, with its card."""
     from domo.commands.export import export as export_it
 
-    export_it(model, form, out, server, task, force)
+    export_it(model, form, out, server, task, force, best)
 
 
 @data_app.command()

@@ -24,7 +24,8 @@ from domo.ops.console import say
 from domo.ops.words import counted
 from domo.remote.which import find_run
 from domo.run_config import RunConfig
-from domo.simulation import SimulatedSilo, SimulationResult
+from domo.simulated import SimulationResult
+from domo.simulation import SimulatedSilo
 from domo.tasks.base import Shard
 from domo.training.initial import task_of
 from domo.trial import load_silo

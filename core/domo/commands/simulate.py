@@ -14,6 +14,7 @@ from rich.table import Table
 import domo
 from domo.commands import compare
 from domo.commands.compare import Setting
+from domo.commands.export import BEST
 from domo.commands.plot import plot
 from domo.errors import ConfigError
 from domo.model.card import (
@@ -28,7 +29,8 @@ from domo.model.model_file import save_model
 from domo.ops.console import console, say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
-from domo.simulation import ModelRecord, SimulatedSilo, SimulationResult, simulate
+from domo.simulated import ModelRecord, SimulationResult
+from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import Task
 
 
@@ -77,6 +79,8 @@ def run_and_keep(
 
         def show(record: ModelRecord) -> None:
             say(_line(config, record, len(silos)))
+            for note in record.notes:
+                say(f"note: {note}", style="yellow")
             bar.update(rounds, completed=record.model_index, refresh=True)
 
         result = simulate(
@@ -87,11 +91,21 @@ def run_and_keep(
     metadata = {"run": config.title, "config_digest": config.digest}
     metadata |= metadata_of(_card(config, result, silos), config)
     save_model(out / "model.safetensors", result.layout, result.vectors, metadata)
+    if result.best is not None and result.best_index != result.history[-1].model_index:
+        about = metadata_of(_card(config, result, silos, best=True), config)
+        save_model(out / BEST, result.layout, result.best_vectors, metadata | about)
+    else:
+        (out / BEST).unlink(missing_ok=True)  # of an earlier run
     body = {
         "config": config.model_dump(mode="json"),
         "config_digest": config.digest,
         "model_digest": digest(result.x),
         "checkpoint_digest": result.checkpoint_digest,
+        "primary_metric": result.primary_metric,
+        "best_index": result.best_index,
+        "best_value": result.best_value,
+        "best_digest": result.best_digest,
+        "stopped": result.stopped,
         "seconds": round(seconds, 3),
         "history": [asdict(r) for r in result.history],
     }
@@ -100,6 +114,9 @@ def run_and_keep(
     table = Table(show_header=False)
     for name, value in result.history[-1].metrics.items():
         table.add_row(f"test {name}", _shown(name, value))
+    if result.best_index is not None:
+        shown = _shown(str(result.primary_metric), result.best_value or 0.0)
+        table.add_row("best", f"{result.primary_metric} {shown} (x_{result.best_index})")
     steps = sum(sum(r.made_by.steps) for r in result.history if r.made_by)
     table.add_row("time", f"{seconds:.1f} s for {steps} local steps and the tests")
     table.add_row("digest of the model", digest(result.x))
@@ -107,12 +124,24 @@ def run_and_keep(
     console.print(table)
     if result.untested:
         say(f"warning: {result.untested}", style="yellow")
+    if result.stopped is not None:
+        say(result.stopped)
     say(f"model:   {out / 'model.safetensors'}\nhistory: {out / 'history.json'}")
+    if (out / BEST).exists():
+        say(f"best:    {out / BEST}")
     return result
 
 
-def _card(config: RunConfig, result: SimulationResult, silos: Sequence[SimulatedSilo]) -> ModelCard:
-    made = [r.made_by for r in result.history if r.made_by is not None]
+def _card(
+    config: RunConfig,
+    result: SimulationResult,
+    silos: Sequence[SimulatedSilo],
+    best: bool = False,
+) -> ModelCard:
+    last = result.history[-1].model_index
+    index = result.best_index if best and result.best_index is not None else last
+    history = [r for r in result.history if r.model_index <= index]
+    made = [r.made_by for r in history if r.made_by is not None]
     took_part = Counter(silo_id for record in made for silo_id in record.participants)
     sizes = {s.silo_id: len(s.train) for s in silos if s.train is not None}
     return ModelCard(
@@ -125,12 +154,13 @@ def _card(config: RunConfig, result: SimulationResult, silos: Sequence[Simulated
             for s, n in sorted(took_part.items())
         ],
         points=[
-            CardPoint(model_index=r.model_index, metrics=r.metrics)
-            for r in result.history
-            if r.metrics
+            CardPoint(model_index=r.model_index, metrics=r.metrics) for r in history if r.metrics
         ],
+        primary_metric=result.primary_metric,
+        best_index=result.best_index,
+        best_value=result.best_value,
         layout_digest=result.layout.digest,
-        checkpoint_digest=result.checkpoint_digest,
+        checkpoint_digest=result.best_digest if best else result.checkpoint_digest,
         software_version=domo.__version__,
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from domo.methods import unused_constants
+from domo.metrics.names import direction
 from domo.run_config import RunConfig
 
 CARD = "domo_card"
@@ -38,8 +39,7 @@ SYMBOLS = {
 """Settings that decide what is computed, with the paper's letters."""
 STATED = ("licence", "data_licence", "intended_use", "limits", "notes")
 """Settings that only the card uses."""
-BEST = {"accuracy": max, "loss": min}
-"""Which value of a metric is the best; of others nobody knows."""
+PICK = {"higher": max, "lower": min}
 
 
 class _Frozen(BaseModel):
@@ -91,6 +91,11 @@ class ModelCard(_Frozen):
     constants: Sequence[Constant]
     silos: Sequence[CardSilo]
     points: Sequence[CardPoint]
+    primary_metric: str | None = None
+    """What the run's models are judged by."""
+    best_index: int | None = None
+    """i of the best model x_i of the run so far."""
+    best_value: float | None = None
     layout_digest: str
     checkpoint_digest: str | None = None
     config_digest: str
@@ -115,8 +120,8 @@ class ModelCard(_Frozen):
         """The best model of the run up to this one, of those that as many silos have tested."""
         most = max((p.num_silos or 0 for p in self.points), default=0)
         full = [p for p in self.points if metric in p.metrics and (p.num_silos or 0) == most]
-        choose = BEST.get(metric)
-        return choose(full, key=lambda p: p.metrics[metric]) if choose and full else None
+        better = direction(metric)
+        return PICK[better](full, key=lambda p: p.metrics[metric]) if better and full else None
 
 
 def of_config(config: RunConfig) -> dict[str, Any]:

@@ -73,6 +73,10 @@ def _results(card: ModelCard) -> Iterator[str]:
     yield ""
     if card.own is None:
         yield f"x_{card.round_index} itself was not tested."
+    if card.best_index is not None and card.primary_metric is not None:
+        which = "this model" if card.best_index == card.round_index else f"x_{card.best_index}"
+        yield f"Judged by {_plain(card.primary_metric)}, the best of the run is {which}."
+        yield ""
     for name in names:
         found = [f"{_plain(name)}:"]
         if card.own is not None and name in card.own.metrics:

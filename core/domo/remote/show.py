@@ -15,11 +15,11 @@ from domo.ops.console import say
 from domo.remote.tables import (
     NARROW,
     add_row,
+    best_of,
     duration,
     local_time,
     make_table,
-    number,
-    percent,
+    measured,
     print_table,
     setting,
     silo_table,
@@ -111,12 +111,20 @@ def _print_runs(runs: Sequence[RunSummary], chosen: bool = False, hides: bool = 
         say("no such runs" if chosen else "no run yet; start one: domo submit federation.toml")
         return
     wide = terminal_width() >= NARROW
-    table = make_table("run", "state", "round", "accuracy", *(("loss", "what") if wide else ()))
+    metrics = {run.primary_metric for run in runs if run.primary_metric is not None}
+    one = metrics.pop() if len(metrics) == 1 else None
+    head = one or ("metric" if metrics else "accuracy")
+    table = make_table("run", "state", "round", head, *(("best", "what") if wide else ()))
     for run in runs:
         done = f"{run.rounds_done} of {run.num_rounds}"
         what = " / ".join(filter(None, (stalled(run), run.detail)))
-        more = (number(run.loss), what) if wide else ()
-        add_row(table, run.run_id, state_text(run), done, percent(run.accuracy), *more)
+        shown = measured(run.primary_metric, run.primary_value)
+        if run.primary_metric is None:  # nothing is tested yet, or the coordinator is older
+            shown = measured("accuracy", run.accuracy)
+        elif one is None:
+            shown = f"{run.primary_metric} {shown}"
+        more = (best_of(run), what) if wide else ()
+        add_row(table, run.run_id, state_text(run), done, shown, *more)
     print_table(table)
 
 
@@ -135,6 +143,7 @@ def show_run(coordinator: Coordinator, run_id: str, as_json: bool) -> None:
         "rounds": f"{run.rounds_done} of {run.num_rounds}",
         "to go": "" if run.remaining_s is None else duration(run.remaining_s),
         **final_numbers(run),
+        "best": "" if run.best_index is None else f"{run.primary_metric} {best_of(run)}",
         "all silos in all rounds": "" if run.complete is None else "yes" if run.complete else "no",
         "roster": ", ".join(run.roster),
         "waiting for": ", ".join(run.waiting_for),
@@ -181,6 +190,8 @@ def compare_runs(
                 "waiting_s": run.waiting_s,
                 "training_s": run.training_s,
                 "metrics": dict(run.metrics[-1].metrics) if run.metrics else {},
+                "best_index": run.best_index,
+                "best_value": run.best_value,
                 "settings": {key: configs[run.run_id].get(key) for key in keys},
             }
             for run in runs
@@ -190,6 +201,8 @@ def compare_runs(
     table = make_table("", *(run.run_id for run in runs))
     add_row(table, "state", *(state_text(run) for run in runs))
     add_row(table, "round", *(f"{run.rounds_done} of {run.num_rounds}" for run in runs))
+    if any(run.best_index is not None for run in runs):
+        add_row(table, "best", *(f"{r.primary_metric or ''} {best_of(r)}".strip() for r in runs))
     for name in dict.fromkeys(name for found in numbers.values() for name in found):
         add_row(table, name, *(numbers[run.run_id].get(name, "-") for run in runs))
     table.add_section()
@@ -209,8 +222,9 @@ def differ(values: Sequence[Any]) -> bool:
 def final_numbers(run: RunDetail) -> dict[str, str]:
     """The newest test numbers of a run, by name, and how long it trained and had waited."""
     found = run.metrics[-1].metrics if run.metrics else {}
-    names = sorted(found, key=lambda name: name != "accuracy")
-    shown = {f"test {n}": percent(found[n]) if n == "accuracy" else number(found[n]) for n in names}
+    first = run.primary_metric or "accuracy"
+    names = sorted(found, key=lambda name: (name != first, name != "accuracy"))
+    shown = {f"test {name}": measured(name, found[name]) for name in names}
     if run.training_s is not None:
         shown["trained for"] = duration(run.training_s)
     if run.waiting_s is not None:

@@ -63,6 +63,18 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.1f} %"
 
 
+def measured(name: str | None, value: float | None) -> str:
+    """A number of a metric: an accuracy in percent, others in four digits."""
+    return percent(value) if name == "accuracy" else number(value)
+
+
+def best_of(run: RunSummary) -> str:
+    """The best model's number and which model it is; empty: none was judged."""
+    if run.best_index is None:
+        return ""
+    return f"{measured(run.primary_metric, run.best_value)} (x_{run.best_index})"
+
+
 def number(value: float | None) -> str:
     """A number in four digits."""
     return "" if value is None else f"{value:.4g}"

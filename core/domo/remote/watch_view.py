@@ -9,13 +9,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from domo.api.schema import Event, RunDetail, SiloStatus
+from domo.api.schema import Event, RunDetail, RunSummary, SiloStatus
 from domo.ops.console import printable
 from domo.ops.words import counted
 from domo.remote.tables import (
+    best_of,
     duration,
-    number,
-    percent,
+    measured,
     silo_table,
     stalled,
     state_text,
@@ -74,8 +74,7 @@ def _progress(run: RunDetail, width: int) -> Table:
     elif run.rounds_done == run.num_rounds or run.finished_at:
         rounds = f"{run.rounds_done} of {run.num_rounds} rounds"
     parts = [f"{duration(run.remaining_s)} left" if run.remaining_s and not run.finished_at else ""]
-    parts.append(f"accuracy {percent(run.accuracy)}" if run.accuracy is not None else "")
-    parts.append(f"loss {number(run.loss)}" if run.loss is not None else "")
+    parts += numbers(run)
     grid = Table.grid(padding=(0, 1))
     for _ in range(3):
         grid.add_column(no_wrap=True, overflow="ellipsis")
@@ -84,6 +83,14 @@ def _progress(run: RunDetail, width: int) -> Table:
     bar = ProgressBar(run.num_rounds, run.rounds_done, width=room) if room >= 8 else ""
     grid.add_row(rounds, bar, text)
     return grid
+
+
+def numbers(run: RunSummary) -> list[str]:
+    """The newest numbers that matter most, and the best so far."""
+    latest = {"accuracy": run.accuracy, "loss": run.loss, **run.latest}
+    names = dict.fromkeys(filter(None, (run.primary_metric, "accuracy", "loss")))
+    shown = [f"{n} {measured(n, latest[n])}" for n in names if latest.get(n) is not None]
+    return shown + ([f"best {best_of(run)}"] if run.best_index is not None else [])
 
 
 def _remarks(run: RunDetail, away: Exception | None, width: int) -> list[Text]:
@@ -135,8 +142,6 @@ def _silos(
 
 def result_line(run: RunDetail) -> str:
     """How a run ended, in one line."""
-    numbers = [f"accuracy {percent(run.accuracy)}" if run.accuracy is not None else ""]
-    numbers.append(f"loss {number(run.loss)}" if run.loss is not None else "")
-    told = ", ".join(filter(None, numbers))
+    told = ", ".join(numbers(run))
     line = f"{run.run_id}: {run.state.lower()}, {run.rounds_done} of {run.num_rounds} rounds"
     return line + (f", {told}" if told else "") + (f". {run.detail}" if run.detail else "")

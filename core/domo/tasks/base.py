@@ -4,25 +4,21 @@ Nothing in a task knows about rounds, momentum or gRPC. Only `build_model`, `tra
 and `evaluate` are needed; the other methods are used where a task has them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from domo.metrics.table import Measured
+from domo.metrics.table import Sum as Sum
+
 VERSION = "1"
 """Of how named tasks read data: raised where the same files come to mean other numbers."""
-
-
-class Sum(NamedTuple):
-    """A sum and how many terms it has, so that averages over silos are exact."""
-
-    total: float
-    num: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,8 @@ class Task(Protocol):
         """Mean loss over the batch."""
         ...
 
-    def evaluate(self, model: nn.Module, batch: Any) -> Mapping[str, Sum]:
-        """Sums and counts of metrics over the batch; `accuracy` and `loss` are shown."""
+    def evaluate(self, model: nn.Module, batch: Any) -> Measured:
+        """Sums and counts of metrics over the batch, and tables of `domo.metrics`."""
         ...
 
 

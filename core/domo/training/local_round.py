@@ -13,10 +13,11 @@ from torch.utils.data import Dataset
 
 from domo.algorithm import LocalSGD, infer_momentum, infer_momentum_, num_non_finite
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
+from domo.metrics.numbers import numbers_of
+from domo.metrics.table import Measured, Sum, Table, check_measured, check_names, finite_of, more
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.seeds import generator_for, seed_for
-from domo.tasks.base import Sum
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
 from domo.training.devices import to_host
 from domo.training.forgotten_step import no_step, num_changes
@@ -52,7 +53,7 @@ class LocalRound:
         mbar: Tensor | None = None,
         buffers: Mapping[Section, Tensor] | None = None,
         on_step: Callable[["LocalRound", int], bool] | None = None,
-        on_evaluation: Callable[[Mapping[str, Sum]], None] | None = None,
+        on_evaluation: Callable[[Measured], None] | None = None,
         spend: bool = False,
     ):
         flat.check()
@@ -66,7 +67,7 @@ class LocalRound:
         self._floats = flat.read(Section.FLOAT_BUFFER) if given is None else given
         self.abandoned = False
         self.metrics: dict[str, float] = {}
-        self.evaluation: dict[str, Sum] = {}
+        self.evaluation: dict[str, Sum | Table] = {}
         self._on_evaluation = on_evaluation or (lambda sums: None)
         self._result: LocalResult | None = None
         self._on_step = on_step or (lambda rnd, done: True)
@@ -107,7 +108,7 @@ class LocalRound:
 
     def evaluate(
         self,
-        fn: Callable[[nn.Module, Any], Mapping[str, Sum | tuple[float, float]]],
+        fn: Callable[[nn.Module, Any], Mapping[str, Sum | Table | tuple[float, float]]],
         batches: Iterable[Any],
     ) -> dict[str, float]:
         """Test x_r on local data; sums are reported, so averages over silos are exact.
@@ -115,37 +116,35 @@ class LocalRound:
         May be called several times, for several metrics; one that comes again replaces the first.
 
         Args:
-            fn: `fn(model, batch)` -> metric name -> (sum, count).
+            fn: `fn(model, batch)` -> metric name -> (sum, count), or a table of `domo.metrics`.
             batches: Evaluation batches.
 
         Returns:
-            The local means of this call; empty where the run asks for no numbers on this x_r.
+            The local numbers of this call; empty where the run asks for none on this x_r.
 
         Raises:
             RoundError: Training has begun, so the model is no longer x_r.
+            TaskError: `fn` gives something else, or names that cannot be shown.
         """
         if self._begun:
             raise RoundError("evaluate() belongs before the batch loop: the model is not x_r now")
         if not self.numbers.evaluates:
             return {}
         modes = [(m, m.training) for m in self.model.modules()]
-        sums: dict[str, list[float]] = {}
+        sums: dict[str, Sum | Table] = {}
         self.model.eval()
         try:
             with torch.no_grad():
                 for batch in batches:
-                    for name, (total, count) in fn(
-                        self.model, to_device(batch, self.device)
-                    ).items():
-                        entry = sums.setdefault(name, [0.0, 0.0])
-                        entry[0] += float(total)
-                        entry[1] += float(count)
+                    for name, given in fn(self.model, to_device(batch, self.device)).items():
+                        sums[name] = more(sums.get(name), name, given)
         finally:
             for module, mode in modes:
                 module.training = mode
-        self.evaluation |= {k: Sum(*v) for k, v in sums.items()}
+        check_measured(self.evaluation | sums)
+        self.evaluation |= sums
         self._on_evaluation(self.evaluation)
-        return {k: total / num for k, (total, num) in sums.items() if num}
+        return numbers_of([sums])
 
     def optimizer(self) -> LocalSGD:
         """The local step of the run's method. Make it after the model is in place."""
@@ -222,8 +221,13 @@ class LocalRound:
         self._on_step(self, opt.num_done)
 
     def log(self, **metrics: float) -> None:
-        """Numbers to show beside this round, such as the training loss."""
-        self.metrics |= {k: float(v) for k, v in metrics.items()}
+        """Numbers to show beside this round, such as the training loss.
+
+        Raises:
+            TaskError: They are too many, or have names that cannot be shown.
+        """
+        check_names({*self.metrics, *metrics})
+        self.metrics |= finite_of(metrics)
 
     def finish(self) -> LocalResult:
         """Recover the update after the last step.

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from domo.errors import TaskError
 from domo.methods import Hyperparameters, make_kernel
+from domo.metrics.numbers import notes_on
+from domo.metrics.table import Table
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.run_config import RunConfig
@@ -126,7 +128,7 @@ def look(
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
             if tests is not None and len(tests) and how.evaluates:
-                _look_at_tests(task, flat, tests, how)
+                notes += _look_at_tests(task, flat, tests, how)
             if train is not None and len(train):
                 notes += _look_at_training(task, flat, train, how)
             flat.check()
@@ -139,8 +141,9 @@ def look(
     return tuple(notes)
 
 
-def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -> None:
-    batch = _batch("eval_data", tests, range(min(how.batch_size, len(tests))))
+def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -> list[str]:
+    num = min(how.batch_size, len(tests))
+    batch = _batch("eval_data", tests, range(num))
     rnd = _round(flat, how)
 
     def evaluate(model: nn.Module, given: Any) -> Mapping[str, Any]:
@@ -151,6 +154,7 @@ def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -
 
     with task_errors(EVALUATE):
         rnd.evaluate(evaluate, [batch])
+    return list(notes_on(rnd.evaluation, [float(num)]).values())
 
 
 def _check_measured(measured: Any) -> None:
@@ -168,8 +172,8 @@ def _check_measured(measured: Any) -> None:
         where = f"{EVALUATE}[{name!r}]"
         if not isinstance(name, str):
             raise TaskError(f"{where}: the name of a metric is a text")
-        if hasattr(pair, "kind"):
-            continue  # a table of domo.metrics
+        if isinstance(pair, Table):
+            continue
         if isinstance(pair, str | bytes | Mapping) or not isinstance(pair, Iterable):
             raise TaskError(f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}")
         try:

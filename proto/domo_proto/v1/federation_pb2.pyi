@@ -342,12 +342,28 @@ class UploadStatusResponse(_message.Message):
     def __init__(self, state: _Optional[_Union[UploadState, str]] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class MetricSum(_message.Message):
-    __slots__ = ("total", "num")
+    __slots__ = ("total", "num", "table")
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     NUM_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
     total: float
     num: float
-    def __init__(self, total: _Optional[float] = ..., num: _Optional[float] = ...) -> None: ...
+    table: MetricTable
+    def __init__(self, total: _Optional[float] = ..., num: _Optional[float] = ..., table: _Optional[_Union[MetricTable, _Mapping]] = ...) -> None: ...
+
+class MetricTable(_message.Message):
+    __slots__ = ("kind", "shape", "labels", "at", "values")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    at: _containers.RepeatedScalarFieldContainer[int]
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, kind: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., labels: _Optional[_Iterable[str]] = ..., at: _Optional[_Iterable[int]] = ..., values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ReportEvaluationRequest(_message.Message):
     __slots__ = ("session", "run_id", "model_index", "metrics", "model_digest")

@@ -76,9 +76,14 @@ def not_found(run_id: str) -> ApiError:
     return ApiError(404, "not_found", f"no run {run_id!r}. GET /api/v1/runs lists all runs.")
 
 
-def no_model(run_id: str) -> ApiError:
+def no_model(run_id: str, which: str = "newest") -> ApiError:
     """The error for a run without a model."""
     message = f"run {run_id!r} has no model yet: it has not begun. Wait for its start."
+    if which == "best":
+        message = (
+            f"run {run_id!r} has no best model yet: none was tested by its primary metric. "
+            "Ask for which=newest, or wait for its tests."
+        )
     return ApiError(404, "no_model", message)
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from domo.api.measured import MetricPoint, MetricTable, ModelTables, ModelTest, SiloTest, Spread
 from domo.api.round_times import RoundTimes, SiloTimes
 from domo.api.schema import (
     Event,
     History,
     LogLine,
-    MetricPoint,
     Participant,
     Resources,
     RoundRecord,
@@ -59,6 +59,9 @@ SUMMARY = RunSummary(
     detail="round 2 of 15: waiting for site-b",
     accuracy=0.42,
     loss=1.91,
+    latest={"accuracy": 0.42, "loss": 1.91},
+    primary_metric="accuracy",
+    best_index=1,
     created_at="2026-01-05T09:00:00Z",
     started_at="2026-01-05T09:00:02Z",
     waiting_s=1.0,
@@ -72,6 +75,7 @@ RUN = RunDetail(
     roster=["site-a", "site-b"],
     num_params=7626,
     checkpoint_digest="51f3b5d8d9b0c2f0e4a7c1d2b3a49586",
+    best_digest="51f3b5d8d9b0c2f0e4a7c1d2b3a49586",
     metrics=[
         MetricPoint(
             model_index=1, metrics={"accuracy": 0.42, "loss": 1.91}, num_silos=2, num_samples=360
@@ -89,6 +93,13 @@ TIMES = RoundTimes(
         for s, t, w in (("site-a", 1.0, 0.93), ("site-b", 1.85, 0.08))
     },
 )
+_OWN = {"site-a": {"accuracy": 0.4, "loss": 2.0}, "site-b": {"accuracy": 0.44, "loss": 1.82}}
+TEST = ModelTest(
+    **RUN.metrics[0].model_dump(),
+    silos=[SiloTest(silo_id=s, metrics=own, num_samples=180) for s, own in _OWN.items()],
+    spread={"loss": Spread(lowest=1.82, highest=2.0, std=0.09, worst="site-a")},
+)
+TABLES = ModelTables(model_index=1, tables=[MetricTable(name="r2", kind="regression", numbers={})])
 ROUND = RoundRecord(
     round_index=0,
     state="COMMITTED",
@@ -196,7 +207,7 @@ STATUS = Status(
     silos=[SILO],
     certificate_end="2026-12-01T00:00:00.000+00:00",
 )
-HISTORY = History(run=RUN, rounds=[ROUND])
+HISTORY = History(run=RUN, rounds=[ROUND], tests=[TEST])
 CARD = ModelCard(
     **of_config(RunConfig.model_validate(CONFIG)),
     run_id=RUN.run_id,

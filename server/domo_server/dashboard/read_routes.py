@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
+from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
     Event,
     History,
@@ -30,10 +31,11 @@ from domo_server.dashboard.openapi_examples import answer, errors, other, silo_e
 from domo_server.dashboard.silo_page import silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
 from domo_server.dashboard.strict import known_kinds
-from domo_server.view.interfaces import ReadModel
+from domo_server.view.interfaces import ReadModel, Which
 
 PARQUET = "application/vnd.apache.parquet"
 _MODEL_TRIES = 3
+WhichModel = Annotated[Which, Query(description="The newest, or the best that was tested.")]
 
 
 def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
@@ -161,6 +163,37 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """Its rounds, oldest first: who took part, who was left out and why, training loss."""
         return await committed_rounds(run_id, after)
 
+    async def all_tests(run_id: str, after: int = -1) -> Sequence[ModelTest]:
+        found = await read.tests(run_id, after)
+        if found is None:
+            raise not_found(run_id)
+        return found
+
+    @router.get(
+        "/runs/{run_id:path}/tests",
+        responses=answer([examples.TEST]) | errors(404, 422),
+        tags=["runs"],
+    )
+    async def tests(
+        run_id: str,
+        after: Annotated[int, Query(ge=-1, description="Only models above this index.")] = -1,
+    ) -> Sequence[ModelTest]:
+        """Tests of its models, oldest first: over the federation, at each silo, the spread."""
+        return await all_tests(run_id, after)
+
+    @router.get(
+        "/runs/{run_id:path}/tables",
+        responses=answer(examples.TABLES) | errors(404, 422),
+        tags=["runs"],
+    )
+    async def tables(run_id: str, which: WhichModel = "newest") -> ModelTables:
+        """Confusion matrix, ROC and reliability curves of a model, over all silos' test data."""
+        await detail(run_id)
+        found = await read.tables(run_id, which)
+        if found is None:
+            raise no_model(run_id, which)
+        return found
+
     @router.get(
         "/runs/{run_id:path}/history.json",
         response_model=History,
@@ -171,7 +204,8 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         """The run with its metrics and rounds, as one file to keep."""
         name = f"{plain(run_id)}-history.json"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return History(run=await detail(run_id), rounds=await committed_rounds(run_id))
+        run, rounds = await detail(run_id), await committed_rounds(run_id)
+        return History(run=run, rounds=rounds, tests=await all_tests(run_id))
 
     @router.get(
         "/runs/{run_id:path}/history.csv",
@@ -182,8 +216,8 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def history_table(run_id: str) -> Response:
         """The rounds as a table to keep: a row for each silo in each round."""
-        run = await detail(run_id)
-        text = await run_in_threadpool(history_csv, run, await committed_rounds(run_id))
+        told = await detail(run_id), await committed_rounds(run_id), await all_tests(run_id)
+        text = await run_in_threadpool(history_csv, *told)
         return download(text, "text/csv", f"{plain(run_id)}-history.csv")
 
     @router.get(
@@ -195,8 +229,8 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def history_columns(run_id: str) -> Response:
         """The same table as a Parquet file: types, null for what is not known, the run's config."""
-        run = await detail(run_id)
-        content = await run_in_threadpool(history_parquet, run, await committed_rounds(run_id))
+        told = await detail(run_id), await committed_rounds(run_id), await all_tests(run_id)
+        content = await run_in_threadpool(history_parquet, *told)
         return download(content, PARQUET, f"{plain(run_id)}-history.parquet")
 
     @router.get(
@@ -206,37 +240,42 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         | errors(404, 422),
         tags=["runs"],
     )
-    async def card(run_id: str) -> Response:
+    async def card(run_id: str, which: WhichModel = "newest") -> Response:
         """The card of the newest committed model, as Markdown; a model has it as JSON inside."""
         await detail(run_id)
-        found = await read.card(run_id)
+        found = await read.card(run_id, which)
         if found is None:
-            raise no_model(run_id)
+            raise no_model(run_id, which)
         return download(markdown(found), "text/markdown", "README.md")
 
     @router.get(
         "/runs/{run_id:path}/model",
         response_class=FileResponse,
         responses=other(
-            "application/octet-stream", "(binary)", "Named `<run_id>-x<r>.safetensors`."
+            "application/octet-stream", "(binary)", "`<run_id>-x<r>.safetensors`, or `-best-x<r>`."
         )
         | errors(404, 422, 503),
         tags=["runs"],
     )
-    async def model(run_id: str) -> FileResponse:
-        """The newest committed model x_r of a run, complete, as a safetensors file."""
+    async def model(run_id: str, which: WhichModel = "newest") -> FileResponse:
+        """The newest committed model x_r of a run, or the best, complete, as safetensors."""
+
+        def index(run: RunDetail) -> int | None:
+            return run.rounds_done if which == "newest" else run.best_index
+
         for _ in range(_MODEL_TRIES):
             before = await detail(run_id)
-            path = await read.model_file(run_id)
+            path = await read.model_file(run_id, which)
             if path is None:
-                raise no_model(run_id)
+                raise no_model(run_id, which)
             try:
                 file = await run_in_threadpool(path.open, "rb", 0)
             except FileNotFoundError:  # a newer checkpoint took its place
                 continue
             after = await detail(run_id)
-            if before.rounds_done == after.rounds_done:  # else the name would tell a wrong round
-                return OpenFile(file, f"{plain(run_id)}-x{after.rounds_done}.safetensors")
+            if index(before) == index(after):  # else the name would tell a wrong round
+                name = f"{'' if which == 'newest' else 'best-'}x{index(after)}"
+                return OpenFile(file, f"{plain(run_id)}-{name}.safetensors")
             file.close()
         message = "the model changed while it was being opened. Try again in a moment."
         raise ApiError(503, "unavailable", message, {"Retry-After": "1"})

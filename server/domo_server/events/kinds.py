@@ -52,6 +52,7 @@ REBOUND = _kind("rebound", colour="yellow")
 
 # updates
 REFUSED = _kind("refused", "problem", "red")
+METRIC = _kind("metric", "problem", "yellow")
 UNUSUAL = _kind("unusual", "problem", "yellow")
 DUPLICATE = _kind("duplicate")
 TORN = _kind("torn")

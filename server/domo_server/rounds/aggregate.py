@@ -88,6 +88,7 @@ def make_record(
             train_loss=update.metrics.get("loss"),
             digest=update.digest,
             vectors=update.vectors,
+            metrics=update.metrics,
         )
         for update in (accepted[s] for s in sampled if s in accepted)
     ]

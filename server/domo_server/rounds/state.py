@@ -1,6 +1,7 @@
 """The life of a run as a table of transitions, and when a round closes. No I/O, no clock.
 
     WAITING -> OPEN(r) -> CLOSING(r) -> OPEN(r+1) | EVALUATING -> FINISHED
+    OPEN(r) -> FINISHED, where x_r has not become better for long enough
     any state that has not ended -> STOPPED | FAILED
 
 A missing entry of the table is a `ProtocolError`: the caller is wrong, not the network.
@@ -35,6 +36,7 @@ class Signal(StrEnum):
     COMMITTED = "committed"
     LAST_COMMITTED = "last round committed"
     EVALUATED = "evaluated"
+    ENOUGH = "no better model for long enough"
     PAUSE = "pause"
     RESUME = "resume"
     STOP = "stop"
@@ -51,6 +53,7 @@ TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
     (Phase.CLOSING, Signal.COMMITTED): Phase.OPEN,
     (Phase.CLOSING, Signal.LAST_COMMITTED): Phase.EVALUATING,
     (Phase.EVALUATING, Signal.EVALUATED): Phase.FINISHED,
+    (Phase.OPEN, Signal.ENOUGH): Phase.FINISHED,
     **{(p, Signal.STOP): Phase.STOPPED for p in Phase if p not in ENDED},
     **{(p, Signal.FAIL): Phase.FAILED for p in Phase if p not in ENDED},
 }

@@ -3,7 +3,7 @@
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -15,8 +15,12 @@ from domo.errors import (
     ProtocolError,
     StateError,
 )
+from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
+from domo.metrics.table import Sum, Table
 from domo.ops.logs import log_context
 from domo_proto.errors import status_of, trailing_metadata
+from domo_proto.tables import table_of
+from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.runs.run import Run
@@ -25,7 +29,6 @@ from domo_server.silos.session import Session
 log = logging.getLogger(__name__)
 
 MAX_TEXT = 2000
-MAX_METRICS = 64
 MAX_SUM = 1e100
 """Numbers beyond this are no measurement, and their sums would not be finite."""
 UNREADABLE = (
@@ -93,6 +96,37 @@ def digest_of(raw: bytes) -> str:
     if len(raw) != 16:
         raise ProtocolError(f"the digest of an update has 16 bytes, this one {len(raw)}")
     return raw.hex()
+
+
+def check_metric_names(names: Collection[str]) -> None:
+    """See that numbers of a peer can be kept under their names.
+
+    Raises:
+        ProtocolError: They are too many, or cannot be shown.
+    """
+    if len(names) > MOST_METRICS:
+        raise ProtocolError(f"at most {MOST_METRICS} metrics")
+    if not all(map(is_metric_name, names)):
+        text = f"the name of a metric is one printable line of up to {MOST_NAME} characters"
+        raise ProtocolError(text)
+
+
+def measured_of(name: str, one: pb.MetricSum) -> Sum | Table:
+    """What a peer has measured under a name.
+
+    Raises:
+        ProtocolError: It is no measurement.
+    """
+    if one.HasField("table"):
+        try:
+            table = table_of(one.table)
+        except ProtocolError as error:
+            raise ProtocolError(f"metric {name!r}: {error}") from None
+        if table.num > 0:
+            return table
+    elif abs(one.total) <= MAX_SUM and 1 / MAX_SUM <= one.num <= MAX_SUM:
+        return Sum(one.total, one.num)
+    raise ProtocolError(f"metric {name!r} is not a finite sum over a positive count")
 
 
 def seconds(message: Any, field: str) -> float | None:

@@ -16,17 +16,18 @@ from domo.names import is_name
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import known_code
+from domo_proto.tables import TABLES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.rpc.access import (
-    MAX_METRICS,
-    MAX_SUM,
     Callers,
     Context,
     answers,
+    check_metric_names,
     digest_of,
+    measured_of,
     refuse,
     seconds,
 )
@@ -109,7 +110,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             long_poll_s=self._coordinator.long_poll_s,
             max_frame_bytes=FRAME_BYTES,
             software_version=domo.__version__,
-            capabilities=["resume-upload", "resume-download", CAPABILITY],
+            capabilities=["resume-upload", "resume-download", CAPABILITY, TABLES],
         )
 
     @answers
@@ -207,17 +208,12 @@ class FederationServicer(pb_grpc.FederationServicer):
         run = await self._coordinator.queue.locate(request.run_id)
         if run.state.ended or session.silo_id in run.dropped:
             return pb.ReportEvaluationResponse()
-        sums = {name: (s.total, s.num) for name, s in request.metrics.items()}
-        if len(sums) > MAX_METRICS or any(len(n) > 64 or "\0" in n for n in sums):
-            text = f"at most {MAX_METRICS} metrics with names up to 64 characters, none of them NUL"
-            raise ProtocolError(text)
+        check_metric_names(request.metrics)
         if session.silo_id not in run.roster.enrolled:
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
-        for name, (total, num) in sums.items():
-            if not (abs(total) <= MAX_SUM and 1 / MAX_SUM <= num <= MAX_SUM):
-                raise ProtocolError(f"metric {name!r} is not a finite sum over a positive count")
+        measured = {name: measured_of(name, one) for name, one in request.metrics.items()}
         tested = request.model_digest.hex()[:32]
-        await run.receiver.add_evaluation(session.silo_id, request.model_index, sums, tested)
+        await run.receiver.add_evaluation(session.silo_id, request.model_index, measured, tested)
         return pb.ReportEvaluationResponse()
 
     @answers

@@ -13,18 +13,19 @@ from typing import Any, TypeVar
 import grpc
 from prometheus_client import Counter
 
-from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError, StateError
+from domo.errors import CoordinatorUnavailableError, DomoError, StateError
+from domo.metrics.names import is_metric_name
 from domo_proto.assignment import Action, Assignment
 from domo_proto.codec import decode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.rpc.access import (
-    MAX_METRICS,
     MAX_SUM,
     Callers,
     Context,
     answers,
+    check_metric_names,
     digest_of,
     refuse,
     without_folder,
@@ -160,9 +161,9 @@ class DataServicer:
         messages: AsyncIterator[bytes],
         progress: Progress,
     ) -> bytes:
-        metrics = {k[:64]: v for k, v in header.metrics.items() if abs(v) <= MAX_SUM}
-        if len(header.metrics) > MAX_METRICS:
-            raise ProtocolError(f"at most {MAX_METRICS} metrics")
+        names = {k for k in header.metrics if is_metric_name(k)}  # an older silo may have others
+        check_metric_names(names)
+        metrics = {k: v for k, v in header.metrics.items() if k in names and abs(v) <= MAX_SUM}
         parts = [(int(v.id), v.num_bytes) for v in header.vectors]
         upload = run.receiver.begin_upload(
             session.silo_id, parts, header.digest.hex(), header.offset, header.num_steps

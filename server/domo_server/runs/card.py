@@ -1,48 +1,31 @@
-"""What the database says of a run's model: the means of its tests, and its card."""
+"""The card of a run's model, from what the database says."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import domo
-from domo.api.schema import ENDED, MetricPoint
+from domo.api.schema import ENDED
 from domo.model.card import (
     CardPoint,
     CardSilo,
     ModelCard,
     of_config,
 )
-from domo_server.store.rows import EvaluationRow, RoundRecord, RunRow
+from domo_server.results.numbers import read_points
+from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
 
 
-def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
-    """The newest numbers, but not those of a model that fewer silos have tested so far."""
-    if len(points) > 1 and points[-1].num_silos < points[-2].num_silos:
-        return points[-2].metrics
-    return points[-1].metrics if points else {}
-
-
-def metric_points(rows: Iterable[EvaluationRow]) -> list[MetricPoint]:
-    """Exact means over the federation, from the sums of all silos (in order of silo)."""
-    by_model: dict[int, dict[str, list[tuple[float, float]]]] = {}
-    silos: dict[int, set[str]] = {}
-    for row in rows:
-        metrics = by_model.setdefault(row.model_index, {})
-        metrics.setdefault(row.metric, []).append((row.total, row.num))
-        silos.setdefault(row.model_index, set()).add(row.silo_id)
-    points = []
-    for index in sorted(by_model):
-        nums = {k: sum(n for _, n in v) for k, v in by_model[index].items()}
-        means = {k: sum(t for t, _ in v) / nums[k] for k, v in by_model[index].items()}
-        points.append(
-            MetricPoint(
-                model_index=index,
-                metrics=means,
-                num_silos=len(silos[index]),
-                num_samples=max(nums.values()),
-            )
-        )
-    return points
+def of_best(row: RunRow) -> RunRow:
+    """A run as it was when its best model was the newest."""
+    assert row.best_index is not None
+    return replace(
+        row,
+        rounds_done=row.best_index,
+        checkpoint=row.best_checkpoint,
+        checkpoint_digest=row.best_digest,
+    )
 
 
 def make_card(store: Store, row: RunRow, layout_digest: str) -> ModelCard:
@@ -57,7 +40,7 @@ def make_card(store: Store, row: RunRow, layout_digest: str) -> ModelCard:
     places = store.enrolled(run_id)
     committed = [x for x in store.rounds_of(run_id) if x.round_index < r]
     took_part = Counter(p.silo_id for x in committed for p in x.participants)
-    points = metric_points(store.evaluations_of(run_id))
+    points = read_points(store, run_id)
     fields = of_config(row.run_config())
     return ModelCard(
         **fields | {"name": row.name},
@@ -74,6 +57,9 @@ def make_card(store: Store, row: RunRow, layout_digest: str) -> ModelCard:
             for s in sorted(took_part)
         ],
         points=[CardPoint(**p.model_dump()) for p in points if p.model_index <= r],
+        primary_metric=row.best_metric,
+        best_index=row.best_index,
+        best_value=row.best_value,
         layout_digest=layout_digest,
         checkpoint_digest=row.checkpoint_digest,
         software_version=domo.__version__,

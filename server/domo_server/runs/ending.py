@@ -1,23 +1,37 @@
 """The end of a run: x_R is tested, the model written, what only a run under way needs deleted."""
 
 import asyncio
+import logging
 from dataclasses import replace
 from shutil import rmtree
 
 from domo.errors import StateError
 from domo.model.card import metadata_of
 from domo_server.events import kinds
+from domo_server.results.judge import Judge
 from domo_server.rounds.state import Phase, Signal, advance
-from domo_server.runs.card import make_card
+from domo_server.runs.card import make_card, of_best
 from domo_server.runs.durable import Durable, set_state
 from domo_server.runs.recovery import committed
 from domo_server.runs.run import END, Run
-from domo_server.store.checkpoint import FROZEN_FILE, export_model, prune_checkpoints
+from domo_server.store.checkpoint import (
+    FROZEN_FILE,
+    Checkpoint,
+    export_model,
+    load_previous,
+    prune_checkpoints,
+)
+from domo_server.store.kept import best_checkpoint
 from domo_server.store.store import now_text
+
+log = logging.getLogger(__name__)
+
+MODEL_FILE, BEST_FILE = "model.safetensors", "best.safetensors"
+"""Of a run that has ended: its newest model, and the best where that is another one."""
 
 
 class Ending:
-    """Brings a run to its end.
+    """Judges a run's models, and brings it to its end.
 
     Args:
         run: The run.
@@ -26,6 +40,53 @@ class Ending:
 
     def __init__(self, run: Run, writing: asyncio.Lock):
         self._run, self._durably = run, Durable(run, writing, END)
+        self._late: Checkpoint | None = None
+        self._judge = Judge(run.store, run.run_id, run.config, run.folder / "checkpoints")
+
+    async def judge(self, durably: Durable, last: bool = False) -> str | None:
+        """Judge the newest model, once all silos that are asked and are there have tested it.
+
+        Where some are slow, that is done a round later, with the numbers that are there then.
+
+        Args:
+            durably: Writes for it.
+            last: It is the last model: nobody is waited for.
+
+        Returns:
+            Why the run is to end before its last round; None: it goes on.
+        """
+        run, current = self._run, self._run.model.current
+        assert current is not None
+        r = current.round_index
+        for index in (r - 1, r):
+            if index < self._judge.next_index or not run.config.evaluates_at(index):
+                continue
+            if index == r and not last and run.untested():
+                self._late = current
+                continue
+            await run.settle()
+            made = current if index == r else await self._before(current)
+            note = await durably(self._judge.judge, made) if made is not None else None
+            if note is not None:
+                run.say(kinds.METRIC, note)
+        self._late = self._late if self._late is current else None
+        return self._judge.why_enough
+
+    async def _before(self, current: Checkpoint) -> Checkpoint | None:
+        """The model before; None: after a restart it cannot be read any more."""
+        folder, late = self._run.folder, self._late
+        if late is not None and late.round_index + 1 == current.round_index:
+            return late
+        files = folder / "checkpoints", current, folder / "x0.safetensors"
+        try:
+            return await asyncio.to_thread(load_previous, *files)
+        except StateError as error:
+            log.warning("[%s] a model is not judged: %s", self._run.run_id, error)
+            return None
+
+    async def recall(self) -> None:
+        """Know what was judged before a restart."""
+        await asyncio.to_thread(self._judge.load)
 
     async def evaluate(self) -> None:
         """Wait for the numbers of x_R from all silos that have test data and are there."""
@@ -53,6 +114,8 @@ class Ending:
         run.waits_for(text)
         if run.ready:
             try:
+                if run.roster.frozen is not None:
+                    await self.judge(self._durably, last=True)
                 await self._durably(self._export, advance(run.state, signal).phase, now_text())
             except StateError as error:
                 if signal is Signal.EVALUATED:
@@ -84,5 +147,10 @@ class Ending:
         newest = model.current if ours else committed(run.folder, row)
         ended = replace(row, state=phase.value, finished_at=finished_at)
         card = make_card(run.store, ended, model.layout.digest)
-        path, about = run.folder / "model.safetensors", metadata_of(card, run.config)
+        path, about = run.folder / MODEL_FILE, metadata_of(card, run.config)
         export_model(path, model.layout, newest, model.frozen, about)
+        best = best_checkpoint(run.folder / "checkpoints", row)
+        if best is not None and best.round_index != row.rounds_done:
+            card = make_card(run.store, of_best(ended), model.layout.digest)
+            path, about = run.folder / BEST_FILE, metadata_of(card, run.config)
+            export_model(path, model.layout, best, model.frozen, about)

@@ -9,7 +9,7 @@ next round is not closed before this one is committed.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shutil import rmtree
 
@@ -60,6 +60,7 @@ class RunLoop:
         run = self._run
         try:
             self._resumed = await load(run, self._durably, row)
+            await self._ending.recall()
             if run.state.phase is Phase.WAITING:
                 await self._freeze_roster()
             while run.state.phase in (Phase.OPEN, Phase.PAUSED, Phase.CLOSING):
@@ -135,15 +136,28 @@ class RunLoop:
                 run.waits_for("paused by the admin" if paused else NOBODY)
                 await run.changes.loops.changed(LOOK_S)
                 continue
+            if run.config.stop_after is not None:
+                enough = await self._ending.judge(self._durably)
+                if enough is not None:
+                    await self._ending.end(Signal.ENOUGH, enough)
+                    return False
             decision = run.participants.decide()
             run.waits_for(decision.text + run.notes_on(decision.missing))
-            if decision.action == "close":
+            if decision.action == "close" and (testing := self._still_tests()):
+                run.waits_for(f"testing the model at {', '.join(testing)}")
+            elif decision.action == "close":
                 if not self._refuse_outliers():
                     return True
                 continue
             if decision.action == "fail":
                 raise RoundTimeoutError(decision.text, decision.missing)
             await run.changes.loops.changed(min(decision.wait_s or LOOK_S, LOOK_S))
+
+    def _still_tests(self) -> Sequence[str]:
+        """Silos whose numbers a run that may stop early waits for before it closes the round."""
+        run, config = self._run, self._run.config
+        late = run.clock() - run.participants.opened_at > config.evaluation_deadline_s
+        return [] if config.stop_after is None or late else run.untested()
 
     async def _pause_or_resume(self) -> None:
         run = self._run
@@ -173,6 +187,7 @@ class RunLoop:
             for silo_id, why in far.items():
                 run.say(kinds.UNUSUAL, f"{silo_id}: {why}", silo_id)
         await run.settle()
+        await self._ending.judge(self._durably)
         record = await self._durably(self._record, made)
         run.waits_for(f"summing {counted(len(record.participants), 'update')}")
         begun = run.clock()

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from domo.errors import ProtocolError
+from domo.metrics.table import Measured
 from domo.model.layout import Layout, Section
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
@@ -20,6 +21,7 @@ from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
+from domo_server.results.heard import Heard, keep
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.model import ServedModel
 from domo_server.runs.participants import Participants
@@ -79,6 +81,7 @@ class Receiver:
         self.reported: dict[int, set[str]] = {}
         self.model_digests: dict[int, str] = {}
         self.revision = 0
+        self.heard = Heard()
         self._locks: dict[str, asyncio.Lock] = {}
 
     def expect(self, layout: Layout) -> None:
@@ -223,27 +226,31 @@ class Receiver:
         self,
         silo_id: str,
         model_index: int,
-        sums: Mapping[str, tuple[float, float]],
+        measured: Measured,
         tested: str = "",
     ) -> None:
-        """Record a silo's sums for x_{model_index}, unless it tested one that was discarded.
+        """Record a silo's numbers of x_{model_index}, unless it tested one that was discarded.
 
         Args:
             silo_id: The silo.
             model_index: Which model.
-            sums: Over its test data.
+            measured: Sums and tables over its test data.
             tested: Digest of the model; older silos say none.
 
         Raises:
-            ProtocolError: There is no such model yet.
+            ProtocolError: There is no such model yet; a table counts what those of others do not.
         """
         if not 0 <= model_index <= self._state().round_index:
             raise ProtocolError(f"there is no model x_{model_index} yet")
         if not self.has_model(model_index, tested):
             log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
             return
-        numbers = (model_index, silo_id, sums, tested or None)
-        await asyncio.to_thread(self._store.add_evaluation, self._run_id, *numbers)
+        self.heard.check(silo_id, measured)
+        place = self._roster.enrolled.get(silo_id)
+        for why in self.heard.add(measured, 0 if place is None else place.num_eval_samples):
+            self._say(kinds.METRIC, why, silo_id)
+        numbers = (model_index, silo_id, measured, tested or None)
+        await asyncio.to_thread(keep, self._store, self._run_id, *numbers)
         self.reported.setdefault(model_index, set()).add(silo_id)
         if model_index == self._state().round_index:
             self._participants.times.tested(silo_id)

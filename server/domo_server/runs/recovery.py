@@ -25,6 +25,7 @@ from domo_server.store.checkpoint import (
     load_previous,
     prune_checkpoints,
 )
+from domo_server.store.kept import prune_best
 from domo_server.store.rows import RunRow
 from domo_server.store.store import now_text
 
@@ -51,8 +52,12 @@ async def load(run: Run, durably: Durable, row: RunRow) -> bool:
         run.hold_up(QUEUE, None)  # what an earlier try said
         run.waits_for("")
         resumed = await _restore(run, durably, row)
-        for e in await asyncio.to_thread(run.store.evaluations_of, run.run_id):
-            run.receiver.reported.setdefault(e.model_index, set()).add(e.silo_id)
+        sums = await asyncio.to_thread(run.store.evaluations_of, run.run_id)
+        tables = await asyncio.to_thread(run.store.tables_of, run.run_id)
+        run.receiver.heard.recall(sums, tables)
+        seen = {(row.model_index, row.silo_id) for row in sums}
+        for index, silo_id in seen | {(row.model_index, row.silo_id) for row in tables}:
+            run.receiver.reported.setdefault(index, set()).add(silo_id)
     except StateError as error:
         if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):
             raise
@@ -76,6 +81,7 @@ async def _open_files(run: Run, durably: Durable, row: RunRow) -> None:
     else:
         current = await asyncio.to_thread(committed, run.folder, row)
         prune_checkpoints(checkpoints, row.checkpoint)
+    prune_best(checkpoints, row.best_checkpoint)
     previous = None
     if run.config.kernel.fusion != "none":
         previous = await asyncio.to_thread(load_previous, checkpoints, current, path)

@@ -1,7 +1,7 @@
 """What the store takes and gives out: its rows as values. Only the store knows columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from pydantic import ValidationError
@@ -38,6 +38,8 @@ class RunRow:
         tags: As the admin has given it.
         notes: The same; None: those of its configuration.
         archived: Whether lists leave it out.
+        best_index: i of the best model that was judged; best_metric: by what; best_value: of it.
+        best_checkpoint: Name of its file, beside the checkpoints; best_digest: hex, of it.
     """
 
     run_id: str
@@ -61,6 +63,11 @@ class RunRow:
     tags: Sequence[str] | None = None
     notes: str | None = None
     archived: bool = False
+    best_index: int | None = None
+    best_metric: str | None = None
+    best_value: float | None = None
+    best_checkpoint: str | None = None
+    best_digest: str | None = None
 
     def run_config(self) -> RunConfig:
         """The configuration, as it was taken."""
@@ -85,6 +92,11 @@ class RunChanges(TypedDict, total=False):
     tags: Sequence[str]
     notes: str
     archived: bool
+    best_index: int | None
+    best_metric: str | None
+    best_value: float | None
+    best_checkpoint: str | None
+    best_digest: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +143,7 @@ class Participant:
         digest: Of the update, as in `AcceptedUpdate`.
         vectors: The same.
         cosine: Of the update to the server momentum; None until the commit, or where either is 0.
+        metrics: What its loop logged; an older version recorded the loss alone.
     """
 
     silo_id: str
@@ -141,6 +154,7 @@ class Participant:
     digest: str
     vectors: Sequence[tuple[int, int]]
     cosine: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,21 +195,6 @@ class RoundRecord:
     closed_by: ClosedBy | None = None
     closed_by_silo: str | None = None
     times: RoundTimes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationRow:
-    """A silo's sum of one metric over its test data, for x_{model_index}.
-
-    `model_digest` is that of the model that it tested; older versions say none.
-    """
-
-    model_index: int
-    silo_id: str
-    metric: str
-    total: float
-    num: float
-    model_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +254,13 @@ def participant(stored: Mapping[str, Any]) -> Participant:
         digest=stored["digest"],
         vectors=_vectors(stored["vectors"]),
         cosine=stored.get("cosine"),
+        metrics=stored.get("metrics") or {},
     )
 
 
 def participant_json(part: Participant) -> dict[str, Any]:
     """The JSON of a participant; its cosine is added with the commit."""
+    logged = {"metrics": dict(part.metrics)} if part.metrics else {}
     return {
         "silo_id": part.silo_id,
         "weight": part.weight,
@@ -268,6 +269,7 @@ def participant_json(part: Participant) -> dict[str, Any]:
         "train_loss": part.train_loss,
         "digest": part.digest,
         "vectors": part.vectors,
+        **logged,
     }
 
 

@@ -31,10 +31,10 @@ from domo.api.schema import ENDED, RunState
 from domo.errors import CoordinatorUnavailableError
 from domo.meaning.value import NOTHING, Meaning
 from domo_server.store.database import in_words
+from domo_server.store.measured import EvaluationRow, Judgement, TableRow
 from domo_server.store.rows import (
     AcceptedUpdate,
     Enrolment,
-    EvaluationRow,
     EventRow,
     RoundRecord,
     RunChanges,
@@ -47,8 +47,10 @@ from domo_server.store.rows import (
 )
 from domo_server.store.tables import (
     enrolments,
+    evaluation_tables,
     evaluations,
     events,
+    judgements,
     rounds,
     runs,
     silos,
@@ -249,8 +251,9 @@ class Store:
             c.execute(delete(rounds).where(_round(rounds, run_id, round_index)))
             after = updates.c.round_index > round_index
             c.execute(delete(updates).where((updates.c.run_id == run_id) & after))
-            discarded = evaluations.c.model_index > round_index
-            c.execute(delete(evaluations).where((evaluations.c.run_id == run_id) & discarded))
+            for of_models in (evaluations, evaluation_tables, judgements):
+                discarded = of_models.c.model_index > round_index
+                c.execute(delete(of_models).where((of_models.c.run_id == run_id) & discarded))
 
     def round_at(self, run_id: str, round_index: int) -> RoundRecord | None:
         """One round, from when its set is recorded on."""
@@ -291,12 +294,16 @@ class Store:
         silo_id: str,
         sums: Mapping[str, Sequence[float]],
         model_digest: str | None = None,
+        tables: Sequence[TableRow] = (),
     ) -> None:
-        """Record a silo's sums for x_{model_index}; replaces what it said before."""
-        e = evaluations.c
-        where = (e.run_id == run_id) & (e.model_index == model_index) & (e.silo_id == silo_id)
+        """Record a silo's sums and tables for x_{model_index}; replaces what it said before."""
         with self._transaction(in_round=True) as c:
-            c.execute(delete(evaluations).where(where))
+            for of_silo in (evaluations, evaluation_tables):
+                e = of_silo.c
+                where = (e.run_id == run_id) & (e.model_index == model_index)
+                c.execute(delete(of_silo).where(where & (e.silo_id == silo_id)))
+            for row in tables:
+                c.execute(insert(evaluation_tables).values(run_id=run_id, **asdict(row)))
             for metric, (total, num) in sums.items():
                 c.execute(
                     insert(evaluations).values(
@@ -317,6 +324,53 @@ class Store:
         where = (e.run_id == run_id) & (e.model_index >= first)
         columns = (*order, e.total, e.num, e.model_digest)
         return self._rows(EvaluationRow, select(*columns).where(where).order_by(*order))
+
+    def tables_of(
+        self, run_id: str, first: int = 0, *, only: int | None = None, cells: bool = False
+    ) -> list[TableRow]:
+        """Tables of a run from a model on, in order of model, silo and metric.
+
+        Args:
+            run_id: The run.
+            first: The first model.
+            only: Of this model alone.
+            cells: Whether their cells are wanted too: they are large, and kept of few models.
+        """
+        t = evaluation_tables.c
+        order = (t.model_index, t.silo_id, t.metric)
+        columns = (*order, t.kind, t.labels, t.shape, t.num, t.numbers)
+        of_model = t.model_index >= first if only is None else t.model_index == only
+        where = (t.run_id == run_id) & of_model
+        chosen = select(*columns, *((t.cells,) if cells else ()))
+        return self._rows(TableRow, chosen.where(where).order_by(*order))
+
+    def judge(
+        self, run_id: str, judgement: Judgement, changes: RunChanges, keep: Sequence[int]
+    ) -> None:
+        """Record what a model is judged by, and the best so far; tables of others may go.
+
+        Args:
+            run_id: The run.
+            judgement: Of the model.
+            changes: Of the run, where the model is the best.
+            keep: Models below this one whose tables are kept.
+        """
+        t, i = evaluation_tables.c, judgement.model_index
+        old = (t.run_id == run_id) & (t.model_index < i) & t.model_index.not_in(keep)
+        with self._transaction(in_round=not changes) as c:
+            c.execute(insert(judgements).values(run_id=run_id, **asdict(judgement)))
+            c.execute(
+                update(evaluation_tables).where(old & t.cells.is_not(None)).values(cells=None)
+            )
+            if changes:
+                c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
+
+    def judgements_of(self, run_id: str, first: int = 0) -> list[Judgement]:
+        """What the models of a run from one on were judged by, in their order."""
+        j = judgements.c
+        columns = (j.model_index, j.metric, j.value, j.num_silos, j.numbers)
+        where = (j.run_id == run_id) & (j.model_index >= first)
+        return self._rows(Judgement, select(*columns).where(where).order_by(j.model_index))
 
     # silos and events
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -74,6 +75,11 @@ runs = Table(
     Column("tags", JSON),
     Column("notes", SaidLong),
     Column("archived", Boolean, nullable=False, default=False),
+    Column("best_index", Integer),
+    Column("best_metric", Said(64)),
+    Column("best_value", Float),
+    Column("best_checkpoint", String(256)),
+    Column("best_digest", String(32)),
 )
 
 enrolments = Table(
@@ -132,6 +138,32 @@ evaluations = Table(
     Column("total", Float, nullable=False),
     Column("num", Float, nullable=False),
     Column("model_digest", String(32)),
+)
+
+evaluation_tables = Table(
+    "evaluation_tables",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("model_index", Integer, primary_key=True),
+    _silo_id(primary_key=True),
+    Column("metric", Said(64), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("shape", JSON, nullable=False),
+    Column("num", Float, nullable=False),
+    Column("numbers", JSON, nullable=False),
+    Column("cells", LargeBinary),
+)
+
+judgements = Table(
+    "judgements",
+    metadata,
+    Column("run_id", String(128), primary_key=True),
+    Column("model_index", Integer, primary_key=True, autoincrement=False),
+    Column("metric", Said(64)),
+    Column("value", Float),
+    Column("num_silos", Integer, nullable=False),
+    Column("numbers", JSON, nullable=False),
 )
 
 silos = Table(

@@ -6,9 +6,10 @@ themselves are `domo.api.schema`, which whoever reads them has too.
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from domo.api.edit import RunEdit
+from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
     Event,
     RoundRecord,
@@ -20,6 +21,9 @@ from domo.api.schema import (
     Status,
 )
 from domo.model.card import ModelCard
+
+Which = Literal["newest", "best"]
+"""A model of a run."""
 
 
 class ReadModel(Protocol):
@@ -69,11 +73,19 @@ class ReadModel(Protocol):
         """The newest events above `after` that concern all that is given, oldest first."""
         ...
 
-    async def model_file(self, run_id: str) -> Path | None:
-        """The newest committed x_r as a safetensors file; None if there is none yet."""
+    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
+        """Tests of its models above an index, with each silo's own numbers, oldest first."""
         ...
 
-    async def card(self, run_id: str) -> ModelCard | None:
+    async def tables(self, run_id: str, which: Which = "newest") -> ModelTables | None:
+        """Tables of the newest model that was tested, or of the best; None if there is none."""
+        ...
+
+    async def model_file(self, run_id: str, which: Which = "newest") -> Path | None:
+        """The newest committed x_r as a safetensors file, or the best; None if there is none."""
+        ...
+
+    async def card(self, run_id: str, which: Which = "newest") -> ModelCard | None:
         """What that model says of itself; None if there is none yet."""
         ...
 

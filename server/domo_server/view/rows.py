@@ -1,8 +1,12 @@
 """Rows of the database as status objects. Of many rows this takes long: in a thread."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
-from domo.api.schema import Event, Participant, RoundRecord, SiloRound
+from domo.api.schema import Event, Participant, RoundRecord, RunSummary, SiloRound
+from domo.metrics.names import primary_of
+from domo.run_config import RunConfig
 from domo_server.events.kinds import KINDS, EventKind
 from domo_server.store import rows
 
@@ -26,6 +30,7 @@ def round_record(row: rows.RoundRecord) -> RoundRecord:
                 update_norm=part.update_norm,
                 train_loss=part.train_loss,
                 cosine=part.cosine,
+                metrics=part.metrics,
             )
             for part in row.participants
         ],
@@ -35,6 +40,49 @@ def round_record(row: rows.RoundRecord) -> RoundRecord:
         closed_by=row.closed_by,
         closed_by_silo=row.closed_by_silo,
         times=row.times,
+        train_metrics=_means(row.participants),
+    )
+
+
+def _means(parts: Sequence[rows.Participant]) -> dict[str, float]:
+    """Weighted means of what all participants have logged."""
+    logged = parts[0].metrics if parts else ()
+    names = [name for name in logged if all(name in part.metrics for part in parts)]
+    total = sum(part.weight for part in parts)
+    return {n: sum(part.weight * part.metrics[n] for part in parts) / total for n in names}
+
+
+def summary_of(
+    row: rows.RunRow, config: RunConfig, latest: Mapping[str, float], **now: Any
+) -> RunSummary:
+    """A run, short.
+
+    Args:
+        row: The run.
+        config: Its configuration.
+        latest: Its newest test numbers.
+        now: What the coordinator knows beside.
+    """
+    primary = row.best_metric or primary_of(latest, config.primary_metric)
+    return RunSummary(
+        run_id=row.run_id,
+        name=row.name,
+        method=config.method,
+        task=config.task,
+        num_rounds=config.num_rounds,
+        rounds_done=row.rounds_done,
+        accuracy=latest.get("accuracy"),
+        loss=latest.get("loss"),
+        latest=latest,
+        primary_metric=primary,
+        primary_better=None if primary is None else config.better_of(primary),
+        primary_value=None if primary is None else latest.get(primary),
+        best_index=row.best_index,
+        best_value=row.best_value,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        **now,
     )
 
 
@@ -54,6 +102,7 @@ def silo_round(row: rows.RoundRecord, silo_id: str) -> SiloRound | None:
         train_loss=None if mine is None else mine.train_loss,
         times=times,
         span_s=None if row.times is None else row.times.span_s,
+        metrics={} if mine is None else mine.metrics,
     )
 
 

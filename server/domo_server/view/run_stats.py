@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from domo.api.schema import MetricPoint
-from domo_server.runs.card import metric_points
+from domo.api.measured import MetricPoint
+from domo_server.results.numbers import read_points
 from domo_server.store.rows import RoundRecord, RunRow
 from domo_server.store.store import Store
 
@@ -82,8 +82,8 @@ class StatsOfRuns:
     ) -> _Known:
         points, last, lengths, training_s, complete = self._before(known)
         first = _first_changed(num_reported, known)
-        rows = self._store.evaluations_of(run_id, first)
-        points = [*(p for p in points if p.model_index < first), *metric_points(rows)]
+        newer = read_points(self._store, run_id, first)
+        points = [*(p for p in points if p.model_index < first), *newer]
         records = self._store.rounds_of(run_id, last)
         final = [r for r in records if r.state == "COMMITTED"]
         shown = _recent([*lengths, *_lengths(final)])

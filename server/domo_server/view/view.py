@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import domo
 from domo.api.edit import RunEdit
+from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
     Event,
     RoundRecord,
@@ -20,21 +21,21 @@ from domo.api.schema import (
     Status,
 )
 from domo.model.card import ModelCard
-from domo.model.model_file import open_model
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.events.notifier import happened
 from domo_server.monitor.monitor import Watch
-from domo_server.runs.card import latest_metrics, make_card
+from domo_server.results.numbers import latest_metrics, model_tables
 from domo_server.runs.run import Run
 from domo_server.store.rows import RunChanges, RunRow
 from domo_server.store.store import time_text
 from domo_server.view.durations import durations
 from domo_server.view.events import events_of
-from domo_server.view.exports import final_model, newest_model
+from domo_server.view.exports import card_of, exported_model, final_model, is_there, tests_of
+from domo_server.view.interfaces import Which
 from domo_server.view.meaning import meaning_of
-from domo_server.view.rows import round_record, silo_round
+from domo_server.view.rows import round_record, silo_round, summary_of
 from domo_server.view.run_stats import RunStats, StatsOfRuns
 from domo_server.view.silos import SilosView
 
@@ -60,8 +61,6 @@ class CoordinatorView:
         self._stats = StatsOfRuns(self._store)
         self._configs: dict[str, RunConfig] = {}
         self._exporting = asyncio.Lock()
-
-    # reading
 
     async def status(self) -> Status:
         """Now."""
@@ -116,6 +115,7 @@ class CoordinatorView:
             roster=row.roster or [],
             num_params=row.num_params,
             checkpoint_digest=row.checkpoint_digest,
+            best_digest=row.best_digest,
             metrics=(await self._stats_of(row, live)).points,
             meaning=await meaning_of(row, live, self._store),
             waiting_for=live.participants.missing if live is not None else [],
@@ -158,25 +158,36 @@ class CoordinatorView:
             self._store, self._c.events, after, limit, run_id, silo_id, kinds, level
         )
 
-    async def model_file(self, run_id: str) -> Path | None:
-        """The newest committed x_r; None if no round is committed yet."""
+    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
+        """Tests of its models above an index, with each silo's own numbers, oldest first."""
+        return await asyncio.to_thread(tests_of, self._store, run_id, after)
+
+    async def tables(self, run_id: str, which: Which = "newest") -> ModelTables | None:
+        """Tables of the newest model that was tested, or of the best; None if there is none."""
         row = await asyncio.to_thread(self._store.run, run_id)
-        if row is None or row.checkpoint is None:
+        index = None if row is None else row.best_index
+        if row is not None and which == "newest":
+            points = (await self._stats_of(row, self._live(row))).points
+            index = points[-1].model_index if points else None
+        if index is None:
+            return None
+        return await asyncio.to_thread(model_tables, self._store, run_id, index)
+
+    async def model_file(self, run_id: str, which: Which = "newest") -> Path | None:
+        """The newest committed x_r, or the best; None if there is none."""
+        row = await asyncio.to_thread(self._store.run, run_id)
+        if row is None or not is_there(row, which):
             return None
         folder = self._c.queue.folder(run_id)
-        if final := final_model(folder, row):
+        if final := final_model(folder, row, which):
             return final
         async with self._exporting:  # two at once would write one file
-            return await asyncio.to_thread(newest_model, self._store, folder, run_id)
+            return await asyncio.to_thread(exported_model, self._store, folder, run_id, which)
 
-    async def card(self, run_id: str) -> ModelCard | None:
-        """The card of the newest committed x_r; None if no round is committed yet."""
-        row = await asyncio.to_thread(self._store.run, run_id)
-        if row is None or row.checkpoint is None:
-            return None
-        x0 = self._c.queue.folder(run_id) / "x0.safetensors"
-        layout, _ = await asyncio.to_thread(open_model, x0)
-        return await asyncio.to_thread(make_card, self._store, row, layout.digest)
+    async def card(self, run_id: str, which: Which = "newest") -> ModelCard | None:
+        """The card of the newest committed x_r, or of the best; None if there is none."""
+        folder = self._c.queue.folder(run_id)
+        return await asyncio.to_thread(card_of, self._store, folder, run_id, which)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once, and then after every change."""
@@ -218,22 +229,13 @@ class CoordinatorView:
             if live.ready or live.state.ended or state == "QUEUED":  # else it is being loaded
                 state = live.state.phase.value
         done = await self._stats_of(row, live)
-        latest = latest_metrics(done.points)
         stall = None if live is None else self._watch.stalled_run(live)
-        return RunSummary(
-            run_id=run_id,
-            name=row.name,
-            method=config.method,
-            task=config.task,
+        return summary_of(
+            row,
+            config,
+            latest_metrics(done.points),
             state=state,
-            num_rounds=config.num_rounds,
-            rounds_done=row.rounds_done,
             detail=detail,
-            accuracy=latest.get("accuracy"),
-            loss=latest.get("loss"),
-            created_at=row.created_at,
-            started_at=row.started_at,
-            finished_at=row.finished_at,
             **durations(row, live, done, config.num_rounds),
             complete=done.complete,
             tags=row.tags or (),

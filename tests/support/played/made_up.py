@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from domo.api.edit import RunEdit
+from domo.api.measured import MetricPoint, ModelTables, ModelTest
 from domo.api.schema import (
     Event,
     LogLine,
-    MetricPoint,
     Participant,
     RoundRecord,
     RunDetail,
@@ -64,6 +64,8 @@ class Federation:
         ]
         self.log_began_at = "2026-01-05T08:59:00Z"
         self.model_path: Path | None = None
+        self.test_list = [examples.TEST]
+        self.tables_found: ModelTables | None = examples.TABLES
         self.round_list = [
             RoundRecord(
                 round_index=0,
@@ -150,10 +152,17 @@ class Federation:
         ]
         return found[-limit:]
 
-    async def model_file(self, run_id: str) -> Path | None:
+    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
+        known = await self.run(run_id) is not None
+        return [t for t in self.test_list if t.model_index > after] if known else None
+
+    async def tables(self, run_id: str, which: str = "newest") -> ModelTables | None:
+        return self.tables_found
+
+    async def model_file(self, run_id: str, which: str = "newest") -> Path | None:
         return self.model_path
 
-    async def card(self, run_id: str) -> ModelCard | None:
+    async def card(self, run_id: str, which: str = "newest") -> ModelCard | None:
         return None if self.model_path is None else examples.CARD
 
     async def changes(self) -> AsyncIterator[None]:

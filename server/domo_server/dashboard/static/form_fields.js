@@ -70,6 +70,11 @@ export const GROUPS = [
       { key: "update_dtype", label: "Updates travel as", help: "16 bits halve what a silo sends." },
       { key: "evaluate_every", label: "Test every", unit: "rounds; 0: never" },
       { key: "evaluation_deadline_s", label: "Wait for last tests", unit: "s" },
+      { key: "primary_metric", label: "Judged by", help: "A metric that the task measures, such as " +
+        "auc; accuracy or loss by default." },
+      { key: "primary_better", label: "Better is", help: "Where the metric's name does not tell." },
+      { key: "stop_after", label: "Stop early after", unit: "tests without a better model" },
+      { key: "stop_min_delta", label: "Better by more than" },
       { key: "initial_model", label: "Initial model", help: "A safetensors file at the coordinator.",
         wide: true },
       { key: "seed", label: "Seed" },

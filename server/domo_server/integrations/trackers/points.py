@@ -67,11 +67,18 @@ def _of_round(record: RoundRecord, at_s: float) -> Iterator[Point]:
         "round/local_lr": record.local_lr,
         "round/silos": len(record.participants),
     }
+    values |= _logged("train", record.train_metrics)
     for part in record.participants:
         values |= {f"silo/{part.silo_id}/{key}": getattr(part, key) for key in _OF_SILO}
+        values |= _logged(f"silo/{part.silo_id}/train", part.metrics)
     for name, value in values.items():
         if value is not None:
             yield Point(name, record.round_index + 1, float(value), at_s)
+
+
+def _logged(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """What a loop logged beside the loss, which is there as `train_loss`."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items() if name != "loss"}
 
 
 def settings_of(run: RunDetail) -> dict[str, str | float]:

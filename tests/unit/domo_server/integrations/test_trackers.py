@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from domo.api.schema import MetricPoint, Participant, RoundRecord, RunDetail
+from domo.api.measured import MetricPoint
+from domo.api.schema import (
+    Participant,
+    RoundRecord,
+    RunDetail,
+)
 from domo.errors import ConfigError
 from domo_server.config import TrackersConfig
 from domo_server.integrations.trackers import Follower, follow, make_writers

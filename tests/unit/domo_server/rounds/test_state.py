@@ -22,6 +22,7 @@ from domo_server.rounds.state import (
 LIFE = {
     (Phase.WAITING, Signal.ROSTER_FROZEN): Phase.OPEN,
     (Phase.OPEN, Signal.QUORUM): Phase.CLOSING,
+    (Phase.OPEN, Signal.ENOUGH): Phase.FINISHED,
     (Phase.OPEN, Signal.PAUSE): Phase.PAUSED,
     (Phase.PAUSED, Signal.RESUME): Phase.OPEN,
     (Phase.CLOSING, Signal.COMMITTED): Phase.OPEN,

@@ -12,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from domo.api.round_times import RoundTimes, SiloTimes
 from domo.errors import StateError
 from domo_server.store.database import connect, open_beside, open_database, versions
+from domo_server.store.measured import EvaluationRow
 from domo_server.store.rows import (
     AcceptedUpdate,
     Enrolment,
-    EvaluationRow,
     Participant,
     RoundRecord,
 )

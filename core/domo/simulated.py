@@ -1,0 +1,140 @@
+"""What a simulation hands out: a record of each model, and where the run ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from domo.errors import ConfigError
+from domo.model.flat import digest_all
+from domo.model.layout import Layout, Section
+from domo.model.model_file import save_model
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """A closed round: who took part with how many steps P_k, eta, mean training loss, alpha*h*P.
+
+    `train_metrics` are weighted means of all that every silo of the round has logged.
+    """
+
+    participants: tuple[str, ...]
+    steps: tuple[int, ...]
+    local_lr: float
+    train_loss: float
+    inference_scale: float
+    train_metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """Server model x_i, its test over all silos' data, and the round that made it.
+
+    `silos` has each silo's own numbers; `notes` says of the first ones which are not what their
+    names say.
+    """
+
+    model_index: int
+    metrics: Mapping[str, float]
+    made_by: RoundRecord | None
+    silos: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a coordinator holds between rounds; no silo ever sees `m`.
+
+    Attributes:
+        x: x_r, shape (n,).
+        m: m_r, shape (n,), gradient units.
+        buffers: Float and integer buffers.
+        mbar: mbar_r, shape (n,); average rows only.
+        x_prev: x_{r-1}; None in round 0.
+        made_by: The round that made x_r; None in round 0.
+    """
+
+    x: Tensor
+    m: Tensor
+    buffers: dict[Section, Tensor]
+    mbar: Tensor | None
+    x_prev: Tensor | None = None
+    made_by: RoundRecord | None = None
+
+    @property
+    def digest(self) -> str:
+        """What a coordinator records with the checkpoint, of all that is in it."""
+        named = {"x": self.x, "m": self.m, "mbar": self.mbar, "x_prev": self.x_prev}
+        named |= {s.value: v for s, v in self.buffers.items() if s is not Section.FROZEN}
+        return digest_all({name: v for name, v in named.items() if v is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """Where a run ended: x_R, m_R, mbar_R, all other sections, x_{R-1}, a record of each x_i.
+
+    `best` is the best model as a coordinator keeps it, `best_index` which it is, `best_value` its
+    number of `primary_metric`. `stopped` says why the run ended before its last round.
+    """
+
+    layout: Layout
+    x: Tensor
+    m: Tensor
+    mbar: Tensor | None
+    buffers: dict[Section, Tensor]
+    history: list[ModelRecord]
+    x_prev: Tensor | None = None
+    primary_metric: str | None = None
+    best: ServerState | None = None
+    best_index: int | None = None
+    best_value: float | None = None
+    stopped: str | None = None
+
+    @property
+    def checkpoint_digest(self) -> str:
+        """The digest that a coordinator records with its last checkpoint, of all that is in it."""
+        return ServerState(self.x, self.m, self.buffers, self.mbar, self.x_prev).digest
+
+    @property
+    def best_digest(self) -> str | None:
+        """The same of the best model's checkpoint; None: none was judged."""
+        return None if self.best is None else self.best.digest
+
+    @property
+    def best_vectors(self) -> dict[Section, Tensor]:
+        """All sections of the best model, as `vectors`.
+
+        Raises:
+            ConfigError: None was judged.
+        """
+        if self.best is None:
+            raise ConfigError("no model of this run was tested by what it is judged by")
+        frozen = {Section.FROZEN: self.buffers[Section.FROZEN]}
+        return {Section.TRAINABLE: self.best.x, **self.best.buffers, **frozen}
+
+    @property
+    def vectors(self) -> dict[Section, Tensor]:
+        """All sections, as `model_file.save_model` takes them."""
+        return {Section.TRAINABLE: self.x, **self.buffers}
+
+    @property
+    def untested(self) -> str:
+        """Why no model has test numbers; empty: some have."""
+        if any(r.metrics for r in self.history):
+            return ""
+        return "no model has test numbers: no silo has test data, or evaluate_every is 0"
+
+    @property
+    def state_dict(self) -> dict[str, Tensor]:
+        """x_R and all else that the model has, for `load_state_dict`."""
+        return self.layout.state_dict(self.vectors)
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Test accuracy of each server model that was tested, from x_0 on."""
+        return [r.metrics["accuracy"] for r in self.history if "accuracy" in r.metrics]
+
+    def save(self, path: Path | str, *, best: bool = False) -> None:
+        """Write x_R, or the best model, as a safetensors file that a run could start from."""
+        save_model(Path(path), self.layout, self.best_vectors if best else self.vectors)

@@ -1,0 +1,141 @@
+"""Numbers of models: exact over the federation, and of each silo."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import pstdev
+
+from domo.api.measured import MetricPoint, MetricTable, ModelTables, ModelTest, SiloTest, Spread
+from domo.metrics.names import Better
+from domo.metrics.numbers import added, drawing_of, numbers_of, numbers_of_table
+from domo.metrics.table import Sum, Table
+from domo_server.store.measured import EvaluationRow, Judgement, TableRow
+from domo_server.store.store import Store
+
+
+def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
+    """The newest numbers, but not those of a model that fewer silos have tested so far."""
+    if len(points) > 1 and points[-1].num_silos < points[-2].num_silos:
+        return points[-2].metrics
+    return points[-1].metrics if points else {}
+
+
+def read_points(store: Store, run_id: str, first: int = 0) -> list[MetricPoint]:
+    """The federation's numbers of each model that was tested, from one on."""
+    judged = store.judgements_of(run_id, first)
+    whole = judged[-1].model_index + 1 if judged else first
+    tables = [t for t in store.tables_of(run_id, first) if t.model_index < whole]
+    tables += store.tables_of(run_id, whole, cells=True)
+    return metric_points(store.evaluations_of(run_id, first), tables, judged)
+
+
+def metric_points(
+    sums: Iterable[EvaluationRow],
+    tables: Iterable[TableRow] = (),
+    judged: Iterable[Judgement] = (),
+) -> list[MetricPoint]:
+    """Exact numbers over the federation, from what all silos measured (in order of silo).
+
+    Args:
+        sums: Of silos.
+        tables: Of silos, with their cells where the model was not judged yet.
+        judged: Numbers of tables as they were then: of most models the cells are not kept.
+    """
+    measured: dict[int, dict[str, dict[str, Sum | Table]]] = {}
+    nums: dict[int, dict[str, float]] = {}
+    told = {j.model_index: j.numbers for j in judged}
+    for t in tables:
+        mine = measured.setdefault(t.model_index, {}).setdefault(t.silo_id, {})
+        of_model = nums.setdefault(t.model_index, {})
+        of_model[t.metric] = of_model.get(t.metric, 0.0) + t.num
+        table = None if t.model_index in told else t.table()
+        if table is not None:
+            mine[t.metric] = table
+    counted: dict[int, dict[str, float]] = {}
+    for row in sums:
+        mine = measured.setdefault(row.model_index, {}).setdefault(row.silo_id, {})
+        mine[row.metric] = Sum(row.total, row.num)
+        of_model = counted.setdefault(row.model_index, {})
+        of_model[row.metric] = of_model.get(row.metric, 0.0) + row.num
+    nums |= counted  # tables may count pixels
+    return [
+        MetricPoint(
+            model_index=index,
+            metrics={**told.get(index, {}), **numbers_of(silos[s] for s in sorted(silos))},
+            num_silos=len(silos),
+            num_samples=max(nums[index].values()),
+        )
+        for index, silos in sorted(measured.items())
+    ]
+
+
+def model_tests(
+    store: Store, run_id: str, better: Callable[[str], Better | None], after: int = -1
+) -> list[ModelTest]:
+    """Tests of the models above an index: the federation's numbers, each silo's, their spread."""
+    first = after + 1
+    by_model: dict[int, dict[str, dict[str, float]]] = {}
+    nums: dict[tuple[int, str], float] = {}
+    for t in store.tables_of(run_id, first):
+        by_model.setdefault(t.model_index, {}).setdefault(t.silo_id, {}).update(t.numbers)
+        nums.setdefault((t.model_index, t.silo_id), t.num)
+    counted: dict[tuple[int, str], float] = {}
+    for row in store.evaluations_of(run_id, first):
+        of_silo = by_model.setdefault(row.model_index, {}).setdefault(row.silo_id, {})
+        of_silo[row.metric] = row.total / row.num
+        key = row.model_index, row.silo_id
+        counted[key] = max(counted.get(key, 0.0), row.num)
+    nums |= counted
+    return [
+        ModelTest(
+            **point.model_dump(),
+            silos=[
+                SiloTest(silo_id=s, metrics=mine[s], num_samples=nums[point.model_index, s])
+                for s in sorted(mine)
+            ],
+            spread=_spread(mine, better),
+        )
+        for point in read_points(store, run_id, first)
+        if (mine := by_model.get(point.model_index, {}))
+    ]
+
+
+def _spread(
+    silos: Mapping[str, Mapping[str, float]], better: Callable[[str], Better | None]
+) -> dict[str, Spread]:
+    found: dict[str, dict[str, float]] = {}
+    for silo_id in sorted(silos):
+        for name, value in silos[silo_id].items():
+            found.setdefault(name, {})[silo_id] = value
+    spread = {}
+    for name, by_silo in found.items():
+        way, values = better(name), by_silo.values()
+        worst = None
+        if way is not None:
+            pick = min if way == "higher" else max
+            worst = pick(by_silo, key=lambda s: by_silo[s])
+        spread[name] = Spread(
+            lowest=min(values), highest=max(values), std=pstdev(values), worst=worst
+        )
+    return spread
+
+
+def model_tables(store: Store, run_id: str, model_index: int) -> ModelTables:
+    """The tables of a model, summed over silos, as a page draws them."""
+    silos: dict[str, dict[str, Table]] = {}
+    for row in store.tables_of(run_id, only=model_index, cells=True):
+        table = row.table()
+        if table is not None:
+            silos.setdefault(row.silo_id, {})[row.metric] = table
+    _, tables = added(silos[s] for s in sorted(silos))
+    return ModelTables(
+        model_index=model_index,
+        tables=[
+            MetricTable(
+                name=name,
+                kind=table.kind,
+                labels=table.labels,
+                numbers=numbers_of_table(name, table),
+                **drawing_of(table),
+            )
+            for name, table in sorted(tables.items())
+        ],
+    )
