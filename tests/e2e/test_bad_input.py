@@ -240,7 +240,8 @@ def test_own_tasks_with_faults(tmp_path: Path) -> None:
         "the module 'tests.support.tasks.bad' has no 'Linaer'. Did you mean "
         "'tests.support.tasks.bad:Linear'?",
         UNREADABLE,
-        "loss(model, batch) fails: IndexError: Target 7 is out of bounds.",
+        "loss(model, batch) fails: IndexError: Target 7 is out of bounds. Labels are numbered from "
+        "0, and the model has no output for this one",
     )
     for number, (task, reason) in enumerate(zip(tasks, why, strict=True)):
         folder = tmp_path / str(number)

@@ -8,9 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch import nn
 
-from tests.support.live.coordinator import Coordinator, coordinator
+import domo
+import domo_client
+from domo import ArrayDataset, MeaningMismatchError
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.doctored import doctor
 from tests.support.live.silos import Agent, options
 from tests.support.tasks.scans import about
@@ -197,3 +202,75 @@ def test_a_silo_that_means_something_else(name: str, tmp_path: Path) -> None:
             second.close()
             if first is not None:
                 first.close()
+
+
+def test_a_loop_says_it_too_and_may_mend_it(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1), num_silos=1, classes=["cat", "dog"])
+    data = ArrayDataset(torch.rand(4, 2), torch.arange(4) % 2)
+    with (
+        coordinator(tmp_path, run) as server,
+        domo_client.connect(server.address, "site-a", state_dir=tmp_path / "s") as silo,
+    ):
+        said = domo.meaning_of(data, classes=["dog", "cat"], version="2")
+        with pytest.raises(MeaningMismatchError, match="the order of the classes") as refused:
+            next(silo.rounds(nn.Linear(2, 1), samples=4, meaning=said))
+        assert refused.value.differences == (
+            "the order of the classes differs, 0 is dog where cat is wanted: its classes are "
+            "dog (0), cat (1); wanted are cat (0), dog (1)",
+        )
+        assert server.silo("site-a")["error_code"] == "meaning-mismatch"
+        with pytest.raises(MeaningMismatchError, match="it does not say its classes"):
+            next(silo.rounds(nn.Linear(2, 1), samples=4))
+        assert server.run()["state"] == "WAITING"
+        good = domo.meaning_of(data, classes=["cat", "dog"], version="2")
+        for rnd in silo.rounds(nn.Linear(2, 1), samples=4, eval_samples=0, meaning=good):
+            for _ in rnd.batches(data):
+                rnd.optimizer().step()
+        assert server.ended()["state"] == "FINISHED"
+        assert server.run()["meaning"] == [
+            "2 classes: cat (0), dog (1)",
+            "inputs: 2, float32",
+            "version '2' of the task",
+        ]
+
+
+def test_an_evaluator_is_compared_too(tmp_path: Path) -> None:
+    case = TEN["other version of the task"]
+    good, other = case.good(tmp_path / "good"), case.other(tmp_path / "other")
+    with federation(case, tmp_path) as server:
+        first = Agent(server.address, "site-a", tmp_path, options(good, case.task))
+        server.until("/events", lambda es: any(e["kind"] == "enrolled" for e in es))
+        judge = options(other, case.task, role="evaluator")
+        second = Agent(server.address, "judge", tmp_path, judge)
+        try:
+            error = server.until("/silos/judge", lambda silo: silo["error"])["error"]
+            assert "the version of the task is '2', wanted is '1'" in error
+        finally:
+            second.close()
+            first.close()
+
+
+def test_arrays_of_bytes_beside_standardised_ones(tmp_path: Path) -> None:
+    """A folder of npz files for a named task: the numbers themselves tell."""
+    case = Case("digits", digits(1.0, -0.5), digits(255.0, 0.0), "are 0..255, wanted are around 0")
+    good, other = case.good(tmp_path / "good"), case.other(tmp_path / "other")
+    run = {"task": "digits", "num_silos": 2, "num_rounds": 1, "local_steps": 1}
+    with coordinator(tmp_path, run) as server:
+        first = Agent(server.address, "site-a", tmp_path, options(good))
+        server.until("/events", lambda es: any(e["kind"] == "enrolled" for e in es))
+        second = Agent(server.address, "site-b", tmp_path, options(other))
+        try:
+            assert case.text in server.until("/silos/site-b", lambda s: s["error"])["error"]
+        finally:
+            second.close()
+            first.close()
+
+
+def digits(scale: float, shift: float) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        folder.mkdir()
+        pixels = np.random.default_rng(0).random((20, 1, 8, 8), np.float32)
+        np.savez(folder / "train.npz", inputs=scale * (pixels + shift), labels=np.arange(20) % 10)
+        return folder
+
+    return write

@@ -521,7 +521,8 @@ REASONS = {
     "exception": "RuntimeError: the scanner's licence has expired",
     "memory": "out of memory: CUDA out of memory. Tried to allocate 40.00 GiB",
     "loss": "the training loss is not finite; try a smaller local_lr",
-    "label": "IndexError: Target 7 is out of bounds.",
+    "label": "IndexError: Target 7 is out of bounds. Labels are numbered from 0, and the model has "
+    "no output for this one",
 }
 
 

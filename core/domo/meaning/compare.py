@@ -34,8 +34,12 @@ CURES = {
     ),
     "labels": "Number the labels of the data from 0",
     "input": (
-        "Read the data as the other silos do; if theirs is the wrong way, the admin drops the silo "
-        "that enrolled with it and readmits this one"
+        "Read the data as the other silos do. If theirs is the wrong way, the admin drops the silo "
+        "that said it first (event `meaning`), and this one starts again"
+    ),
+    "shape": (
+        "Bring the inputs to the wanted shape. If the model takes any size, the task says so: "
+        "input_form = domo.InputForm((3, None, None))"
     ),
     "unsaid": (
         "A task of your own gives their names, in the order of their numbers, as `classes`; a "
@@ -50,7 +54,7 @@ class Difference(NamedTuple):
     """One thing that a silo means otherwise.
 
     Attributes:
-        what: classes, labels, input, version, or unsaid.
+        what: classes, labels, input, shape, version, or unsaid.
         text: In words, the silo's own beside what is wanted.
     """
 
@@ -73,7 +77,7 @@ def differences(own: Meaning, wanted: Meaning, *, listed: bool = False) -> list[
     count = _count(wanted) or _count(own)
     if own.labels is not None and count and not (own.labels[0] >= 0 and own.labels[1] < count):
         found.append(Difference("labels", _labels(own.labels, count)))
-    found += [Difference("input", text) for text in _input(own.input, wanted.input)]
+    found += _input(own.input, wanted.input)
     if wanted.kind in OTHER_KINDS.get(own.kind, ()):
         text = f"the numbers that the model gets are {_told(own.kind)}, wanted are"
         found.append(Difference("input", f"{text} {_told(wanted.kind)}"))
@@ -219,11 +223,11 @@ def _labels(labels: tuple[int, int], count: int) -> str:
     return f"labels are {labels[0]}..{labels[1]}, and {count} classes are 0..{count - 1}{hint}"
 
 
-def _input(own: InputForm, wanted: InputForm) -> list[str]:
+def _input(own: InputForm, wanted: InputForm) -> list[Difference]:
     found = []
     if own.shape is not None and wanted.shape is not None and not _fit(own.shape, wanted.shape):
         mine, theirs = shape_text(own.shape), shape_text(wanted.shape)
-        found.append(f"an input has the shape {mine}, wanted is {theirs}")
+        found.append(Difference("shape", f"an input has the shape {mine}, wanted is {theirs}"))
     for what, mine, theirs in (
         ("the channels are", own.channels, wanted.channels),
         ("the type of inputs is", _plain_type(own.dtype), _plain_type(wanted.dtype)),
@@ -232,10 +236,11 @@ def _input(own: InputForm, wanted: InputForm) -> list[str]:
         ("the values that become 0 and 1 are", _range(own), _range(wanted)),
     ):
         if mine and theirs and mine != theirs:
-            found.append(f"{what} {mine}, wanted is {theirs}")
+            found.append(Difference("input", f"{what} {mine}, wanted is {theirs}"))
     said = (own.mean or own.std) and (wanted.mean or wanted.std)
     if said and (own.mean, own.std) != (wanted.mean, wanted.std):
-        found.append(f"the normalisation is {_normal(own)}, wanted is {_normal(wanted)}")
+        text = f"the normalisation is {_normal(own)}, wanted is {_normal(wanted)}"
+        found.append(Difference("input", text))
     return found
 
 

@@ -1,6 +1,7 @@
 """One boundary around all that is the user's: what a task raises, as what is wrong with it."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,9 @@ log = logging.getLogger(__name__)
 
 MAX_REASON = 300
 """Longest text of a foreign exception that is passed on: a traceback could show data."""
+
+NO_OUTPUT = re.compile(r"Target -?\d+ is out of bounds\.")
+"""What torch's losses say of a label."""
 
 
 @contextmanager
@@ -55,4 +59,6 @@ def text_of(error: BaseException) -> str:
         return str(error)
     first = str(error).strip().splitlines()[:1]
     text = first[0][:MAX_REASON] if first else ""
+    if isinstance(error, IndexError) and NO_OUTPUT.fullmatch(text):
+        text += " Labels are numbered from 0, and the model has no output for this one"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

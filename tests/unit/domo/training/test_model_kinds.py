@@ -400,7 +400,8 @@ DATA: dict[str, tuple[Any, str]] = {
     ),
     "labels outside the classes": (
         data(TensorDataset(X, Y + 5)),
-        "silo-0: loss(model, batch) fails: IndexError: Target 5 is out of bounds",
+        "silo-0: loss(model, batch) fails: IndexError: Target 5 is out of bounds. Labels are "
+        "numbered from 0, and the model has no output for this one",
     ),
     "a list in place of a dataset": (data([(X[i], Y[i]) for i in range(40)]), WORKS),
     "an iterable dataset": (
