@@ -84,14 +84,14 @@ class RunConfig(BaseModel):
     method: str = "DOMO"
     """FedAvg, FedAvgSM, FedAvgLM, FedAvgLM-Z, FedAvgSLM, FedAvgSLM-Z, DOMO, DOMO-S, ..."""
     num_rounds: int = Field(ge=1)
-    """R."""
+    """R: rounds, each of them local training at the silos and one new server model."""
     seed: int = Field(0, ge=0)
     """Initial model, sampling of silos, order of batches, dropout and augmentation."""
     threads: int = Field(1, ge=1)
     """CPU threads of torch at each silo; part of what makes bytes equal."""
 
     local_lr: Positive = 0.05
-    """eta before decay."""
+    """eta, the local step size, before decay."""
     lr_decay: float = Field(0.1, gt=0, le=1)
     """Factor on eta at each milestone."""
     lr_milestones: tuple[float, ...] = ()
@@ -102,24 +102,24 @@ class RunConfig(BaseModel):
     local_epochs: Positive | None = Field(
         None, json_schema_extra={"unset": 1, "unless": ["local_steps", "local_steps_list"]}
     )
-    """E; P = ceil(E * ceil(n/b)). 1 where neither this nor local_steps is given."""
+    """E, passes over a silo's data in a round; 1 where neither this nor local_steps is given."""
     local_steps: int | None = Field(None, ge=1)
-    """P."""
+    """P, local steps in a round, the same at all silos; in place of local_epochs."""
     local_steps_list: tuple[int | dict[str, int], ...] | None = None
     """Explicit P for each round, or P for each silo in each round."""
     batch_size: int = Field(32, ge=1)
-    """b."""
+    """b, samples in a local step."""
 
     server_momentum: float = Field(0.9, ge=0, lt=1)
-    """mu_s."""
+    """mu_s, momentum of the server, in [0, 1)."""
     local_momentum: float = Field(0.6, ge=0, lt=1)
-    """mu_l."""
+    """mu_l, momentum of local steps, in [0, 1)."""
     fusion_coef: float = Field(0.9, ge=0, allow_inf_nan=False)
-    """beta."""
+    """beta, how much of the server momentum goes into local training."""
     server_lr: Positive = 1.0
-    """alpha."""
+    """alpha, step size of the server, as a factor on the local one."""
     weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Inside the gradient."""
+    """L2 coefficient, added to the gradient."""
     step_norm: StepNorm = "per_silo"
     """How unequal P_k are averaged."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"

@@ -114,7 +114,7 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
         say(f"and watch: {here('domo', 'watch', at=at)}")
     else:
         say("idle: no run is configured. Start one with a configuration file:")
-        say("  domo-server --config federation.toml")
+        say("  domo-server config > federation.toml; domo-server --config federation.toml")
         say("or hand one to this coordinator:")
         at, usual = where.dashboard_url, token == default_token_file()
         server = None if at == DASHBOARD else at
@@ -146,6 +146,18 @@ def check(
     from domo_server.check import check as look
 
     raise typer.Exit(look(config, as_json, file_only))
+
+
+@app.command(name="config")
+def print_config() -> None:
+    """Print a federation.toml to start from: every key, what it means, its default."""
+    from domo.commands.example_config import comment, keys, run_example
+    from domo_server.config import ServerConfig
+
+    head = (
+        "A coordinator's federation.toml: domo-server check FILE, then domo-server --config FILE."
+    )
+    say("\n".join([*comment(head), "[server]", *keys(ServerConfig, {}), "", run_example()[:-1]]))
 
 
 @app.command()

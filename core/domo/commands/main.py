@@ -57,15 +57,6 @@ def _before(version: Version = False) -> None:
     logging.getLogger("domo.tasks").setLevel(logging.INFO)  # what is downloaded, and how large
 
 
-def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigError(f"{flag} {text!r}: needs numbers separated by commas") from None
-
-
 @app.command()
 @friendly_errors(OF_ERRORS)
 def simulate(
@@ -156,7 +147,7 @@ def simulate(
         "num_rounds": rounds,
         "seed": seed,
         "local_lr": lr,
-        "lr_milestones": _numbers("--lr-milestones", lr_milestones),
+        "lr_milestones": run_flags.parse_numbers("--lr-milestones", lr_milestones),
         "local_epochs": local_epochs,
         "local_steps": local_steps,
         "batch_size": batch_size,
@@ -212,6 +203,15 @@ def tasks() -> None:
         table.add_row(name, description)
     console.print(table)
     say("your own: --task module:Class, importable from here")
+
+
+@app.command()
+@friendly_errors()
+def config() -> None:
+    """Print a file of runs to start from: every key, what it means, its default."""
+    from domo.commands.example_config import run_example
+
+    say(run_example().rstrip("\n"))
 
 
 @app.command()

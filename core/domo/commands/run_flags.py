@@ -96,6 +96,20 @@ def find_run(path: Path, name: str | None) -> tuple[dict[str, Any], str]:
     return runs[i], f"runs[{i}]"
 
 
+def parse_numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas; None where the flag is not given.
+
+    Raises:
+        ConfigError: Not numbers.
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigError(f"{flag} {text!r}: needs numbers separated by commas") from None
+
+
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds separated by commas.
 
