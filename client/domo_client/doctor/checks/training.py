@@ -10,6 +10,7 @@ from platformdirs import user_cache_path
 from domo.errors import ConfigError, DivergenceError, DomoError
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
+from domo.names import shown
 from domo.ops.findings import (
     Finding,
     ok,
@@ -73,24 +74,25 @@ def folder(setup: Setup) -> Iterator[Finding]:
         text = "no data are given: this silo would join, and take part in no run"
         yield warning(text, "--data DIR; what it should hold depends on the task")
         return
+    named = shown(path)
     if not path.exists():
-        yield problem(f"--data {path}: there is no such folder", "check the path; is it mounted?")
+        yield problem(f"--data {named}: there is no such folder", "check the path; is it mounted?")
     elif not path.is_dir():
-        yield problem(f"--data {path} is a file, not a folder", "give the folder that it lies in")
+        yield problem(f"--data {named} is a file, not a folder", "give the folder that it lies in")
     elif not os.access(path, os.R_OK | os.X_OK):
-        yield problem(f"--data {path} may not be read", "give the user of domo-client access")
+        yield problem(f"--data {named} may not be read", "give the user of domo-client access")
     else:
         try:
             with os.scandir(path) as entries:
                 empty = next(entries, None) is None
         except OSError as error:
-            text = f"--data {path} cannot be read: {error.strerror}"
+            text = f"--data {named} cannot be read: {error.strerror}"
             yield problem(text, "see to the disk or the network drive")
             return
         if empty:
-            yield problem(f"--data {path} is empty", _hint(setup) or "put the data there")
+            yield problem(f"--data {named} is empty", _hint(setup) or "put the data there")
         else:
-            yield ok(f"{path} is there and can be read")
+            yield ok(f"{named} is there and can be read")
 
 
 def _hint(setup: Setup) -> str:

@@ -97,4 +97,4 @@ export const GROUPS = [
 ];
 
 /** Settings that are lists or tables of numbers: only as JSON. */
-export const AS_JSON = ["local_lrs", "local_steps_list", "participants"];
+export const AS_JSON = ["classes", "images", "local_lrs", "local_steps_list", "participants"];
