@@ -36,7 +36,7 @@ from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
 from domo_server.store.checkpoint import load_checkpoint
 from domo_server.store.database import open_database
-from domo_server.store.rows import RunRow
+from domo_server.store.rows import Enrolment, RunRow
 from domo_server.store.store import Store
 from tests.support.faults.power_loss import MODES, Crash, Crashes, Disk
 
@@ -164,7 +164,8 @@ async def take_part(
         session = coordinator.sessions.of(silo_id)
         assert session is not None
         if silo_id not in run.roster.enrolled:
-            await run.enroll(session, bytes.fromhex(run.model.layout.digest), 8, 0)
+            place = Enrolment("trainer", 8, 0)
+            await run.enroll(session, bytes.fromhex(run.model.layout.digest), place)
         assignment = run.assignment_for(silo_id, -1)
         if assignment is not None and assignment.action == "TRAIN":
             lost = (assignment.round_index, silo_id) in had

@@ -291,10 +291,8 @@ def test_a_run_does_not_finish_without_its_model(
 
     async def go() -> None:
         async with life(tmp_path, roster=[A, B], num_rounds=1, evaluate_every=1) as lab:
-            assert lab.run.model.layout is not None
-            layout = bytes.fromhex(lab.run.model.layout.digest)
             for name, tests in ((A, 8), (B, 0)):
-                await lab.run.enroll(await lab.join(name), layout, 8, tests)
+                await lab.enroll(name, num_tests=tests)
             await lab.round_open(0)
             await lab.send_all(A, B)
             await lab.until(lambda: lab.run.state.phase == "EVALUATING")

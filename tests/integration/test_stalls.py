@@ -199,10 +199,8 @@ def test_the_disk_and_a_close_that_hangs(tmp_path: Path) -> None:
 async def last_test(folder: Path) -> AsyncIterator[Lab]:
     """A run whose last model is to be tested by A and B."""
     async with life(folder, roster=[A, B], num_rounds=1, evaluate_every=1) as lab:
-        assert lab.run.model.layout is not None
-        layout = bytes.fromhex(lab.run.model.layout.digest)
         for name in (A, B):
-            await lab.run.enroll(await lab.join(name), layout, 8, 5)
+            await lab.enroll(name, num_tests=5)
         await lab.round_open(0)
         await lab.send_all(A, B)
         await lab.until(lambda: lab.run.state.phase == "EVALUATING")
