@@ -140,7 +140,7 @@ def test_a_run_from_the_form_to_its_model(page: Page, server: Coordinator) -> No
     assert picture.shape[0] > 220
     assert picture[..., :3].std() > 0.02, "an empty picture"
     assert len(history["rounds"]) == server.get(f"/runs/{run_id}")["rounds_done"]
-    assert len(table) == 1 + 4 * len(history["rounds"])
+    assert len(table) == 4 * (1 + len(history["rounds"])), "a row for each silo and model"
 
 
 def test_what_the_server_refuses_stands_at_its_field(page: Page, server: Coordinator) -> None:

@@ -86,7 +86,7 @@ export class ComparePage {
     this.ids = shown.map((run) => run.run_id);
     const names = namesOf(shown);
     const entries = shown.map((run, i) =>
-      ({ run, name: names[i], history: historyOf(run, live, this.draw) }));
+      ({ run, name: names[i], history: historyOf(run, live, this.draw, false) }));
     this.none.hidden = shown.length > 1;
     this.curves.hidden = this.results.hidden = shown.length === 0;
     this.drawChoice(all, shown, names);

@@ -1,9 +1,10 @@
 // The top of the page: which run, how far, what it waits for, and what to do when there is none.
 
+import { formatTest, mainTest } from "./charts/specs.js";
 import { byId, setAttr, setText } from "./dom.js";
 import { besideTraining, trainedSeconds, waitedSeconds } from "./durations.js";
 import {
-  formatClock, formatCount, formatDay, formatDuration, formatLoss, formatPercent,
+  formatClock, formatCount, formatDay, formatDuration, formatLoss,
 } from "./format.js";
 
 export const STATE_WORDS = {
@@ -82,7 +83,9 @@ function renderRun(run, status, elapsed) {
   byId("run-progress").value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;
   setText(byId("run-detail"), run.detail || "\u00a0");
   setAttr(byId("run-detail"), "title", run.detail || null);
-  setText(byId("tile-accuracy"), formatPercent(run.accuracy));
+  const { metric, title } = mainTest(run);
+  setText(byId("tile-accuracy-name"), title);
+  setText(byId("tile-accuracy"), formatTest(metric, metric === "accuracy" ? run.accuracy : run.latest?.[metric]));
   setText(byId("tile-loss"), formatLoss(run.loss));
   const waits = run.state === "WAITING";
   setText(byId("tile-time-name"), waits ? "Waiting for" : hasEnded(run) ? "Trained for" : "Training for");

@@ -12,16 +12,17 @@ const cache = new Map();
 /**
  * {detail, rounds, tests} of a run as far as they are here, each round with all bytes `sent` up to
  * it; what is missing comes later, and then `onChange` is called. `live` is the run of the stream,
- * which needs no asking.
+ * which needs no asking. The silos' own `tests` are many, and asked for where they are shown.
  */
-export function historyOf(row, live, onChange) {
+export function historyOf(row, live, onChange, hasTests = true) {
   const entry = cache.get(row.run_id)
-    ?? { detail: null, rounds: [], tests: [], stamp: null, busy: false };
+    ?? { detail: null, rounds: [], tests: [], stamp: null, testedStamp: null, busy: false };
   cache.set(row.run_id, entry);
   const isLive = live?.run_id === row.run_id;
   if (isLive) entry.detail = live;
-  const stamp = `${row.state} ${row.rounds_done} ${isLive ? "" : row.accuracy}`;
-  if (entry.stamp !== stamp && !entry.busy) load(entry, row.run_id, stamp, isLive, onChange);
+  const stamp = `${row.state} ${row.rounds_done} ${isLive ? "" : row.primary_value ?? row.accuracy}`;
+  const isOld = entry.stamp !== stamp || (hasTests && entry.testedStamp !== stamp);
+  if (isOld && !entry.busy) load(entry, row.run_id, { stamp, isLive, hasTests, onChange });
   return entry;
 }
 
@@ -31,7 +32,7 @@ export function showsChange(owner, run, { detail, rounds, tests }, query) {
     detail?.metrics, rounds, tests, detail?.roster.join(), query.toString());
 }
 
-async function load(entry, runId, stamp, isLive, onChange) {
+async function load(entry, runId, { stamp, isLive, hasTests, onChange }) {
   entry.busy = true;
   const known = entry.rounds.filter((round) => round.state === "COMMITTED");
   const after = known.at(-1)?.round_index ?? -1;
@@ -41,11 +42,14 @@ async function load(entry, runId, stamp, isLive, onChange) {
     const [detail, rounds, tests] = await Promise.all([
       isLive ? null : getJson(url),
       getJson(`${url}/rounds?after=${after}`),
-      getJson(`${url}/tests?after=${tested.at(-1)?.model_index ?? -1}`).catch(() => []),
+      hasTests ? getJson(`${url}/tests?after=${tested.at(-1)?.model_index ?? -1}`) : null,
     ]);
     if (detail) entry.detail = detail;
     entry.rounds = thinned([...known, ...withSent(rounds, known.at(-1)?.sent ?? 0)]);
-    entry.tests = thinned([...tested, ...tests], (test) => test.model_index);
+    if (tests) {
+      entry.tests = thinned([...tested, ...tests], (test) => test.model_index);
+      entry.testedStamp = stamp;
+    }
     entry.stamp = stamp;
     entry.busy = false;
     onChange();

@@ -3,10 +3,11 @@
 import { RunButtons } from "./actions.js";
 import { renderBest } from "./charts/best.js";
 import { Board } from "./charts/board.js";
+import { formatTest, mainTest } from "./charts/specs.js";
 import { Tables } from "./charts/tables.js";
 import { fields, h, keyed, setAttr, setText } from "./dom.js";
 import { closedByWords } from "./durations.js";
-import { formatClock, formatLoss, formatNumber, formatPercent, formatSeconds } from "./format.js";
+import { formatClock, formatLoss, formatNumber, formatSeconds } from "./format.js";
 import { STATE_WORDS, aboutWords, roundWords, timeLeft } from "./header.js";
 import { historyOf, showsChange } from "./history.js";
 import { newLink } from "./router.js";
@@ -72,8 +73,9 @@ export class RunPage {
         f("none", "p", { class: "empty" }, ),
         h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Table of rounds" },
           h("table", {}, h("thead", {}, h("tr", {},
-            ...["Round", "Committed", "Took", "Silos", "Train loss", "Test accuracy", "Closed by", "Left out"]
-              .map((x, i) => h("th", { scope: "col", class: i > 1 && i < 6 ? "num" : "" }, x)))),
+            ...["Round", "Committed", "Took", "Silos", "Train loss", null, "Closed by", "Left out"]
+              .map((x, i) => (x === null ? f("tested", "th", { scope: "col", class: "num" })
+                : h("th", { scope: "col", class: i > 1 && i < 5 ? "num" : "" }, x))))),
           f("rounds", "tbody")))),
     );
     setText(this.part.none, "No round is committed yet.");
@@ -110,11 +112,12 @@ export class RunPage {
     if (!showsChange(this.board, run, history, query)) return;
     this.board.showRun(run, history, history.detail?.roster ?? [], query);
     this.times.update(history.rounds);
-    this.rounds(history);
+    this.rounds(history, mainTest(run));
   }
 
-  rounds({ rounds, detail }) {
+  rounds({ rounds, detail }, { metric, title }) {
     const { part } = this;
+    setText(part.tested, title);
     const tests = new Map((detail?.metrics ?? []).map((m) => [m.model_index, m.metrics]));
     const newest = rounds.toReversed().slice(0, NUM_ROUNDS_SHOWN);
     part.none.hidden = rounds.length > 0;
@@ -124,7 +127,7 @@ export class RunPage {
       ? `the newest ${newest.length} of ${total}; the files have all` : "newest first");
     const cell = (name, look) => h("td", { "data-f": name, class: look });
     const create = () => h("tr", {}, h("th", { scope: "row", "data-f": "index" }), cell("at"),
-      cell("took", "num"), cell("silos", "num"), cell("loss", "num"), cell("accuracy", "num"),
+      cell("took", "num"), cell("silos", "num"), cell("loss", "num"), cell("test", "num"),
       cell("closed", "breaks"), cell("out", "breaks"));
     keyed(part.rounds, newest, (x) => x.round_index, create, (row, round) => {
       const to = fields(row);
@@ -135,7 +138,7 @@ export class RunPage {
       setText(to.silos, String(round.participants.length));
       setAttr(to.silos, "title", norms.join("\n"));
       setText(to.loss, formatLoss(round.train_loss));
-      setText(to.accuracy, formatPercent(tests.get(round.round_index + 1)?.accuracy));
+      setText(to.test, formatTest(metric, tests.get(round.round_index + 1)?.[metric]));
       setText(to.closed, closedByWords(round));
       setText(to.out, Object.entries(round.left_out).map(([id, why]) => `${id}: ${why}`).join("; "));
     });

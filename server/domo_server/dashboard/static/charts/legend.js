@@ -28,10 +28,9 @@ function spreadRows(plot, x) {
   const [low, high] = [there[0], there.at(-1)];
   const end = (key, found) => ({ key, look: "s1 half", name: `${key}: ${found?.line.name ?? NONE}`,
     y: found?.y });
-  const { better } = plot.spec;
-  if (!better) return [...fewRows(plot, x), end("lowest", low), end("highest", high)];
+  if (!plot.better) return [...fewRows(plot, x), end("lowest", low), end("highest", high)];
   return [...fewRows(plot, x), { key: "silos", name: "silos", look: "s1 half", y: low?.y, to: high?.y },
-    end("worst", better === "higher" ? low : high)];
+    end("worst", plot.better === "higher" ? low : high)];
 }
 
 /** The rows for many lines; who is picked and at an end is not named twice. */

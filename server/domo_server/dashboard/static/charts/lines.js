@@ -63,10 +63,24 @@ function bestOf(spec, run, points) {
   return point ? { x: point[0], y: point[1], round: run.best_index } : null;
 }
 
+/** Which way a test is better: as the coordinator says who is worst; null: nobody knows. */
+function betterOf({ metric, better }, tests) {
+  if (better) return better;
+  const { spread, silos } = tests.findLast((test) => {
+    const apart = test.spread[metric];
+    return apart?.worst != null && apart.lowest < apart.highest;
+  }) ?? {};
+  if (!spread) return null;
+  const { lowest, highest, worst } = spread[metric];
+  const y = silos.find((silo) => silo.silo_id === worst)?.metrics[metric];
+  return y - lowest < highest - y ? "higher" : "lower";
+}
+
 /**
- * What one run's chart has: {lines, crowd, silos}.
+ * What one run's chart has: {lines, crowd, silos, better}.
  *
- * `silos` are the silos' lines behind that of all of them, of which the chart shows the spread.
+ * `silos` are the silos' lines behind that of all of them, of which the chart shows the spread;
+ * `better` is higher, lower or null, where nobody knows.
  */
 export function linesOfRun(spec, { run, history, roster, places, each, crowdFrom }) {
   const all = { id: "run", name: spec.name ?? "all silos", slot: 1,
@@ -81,7 +95,10 @@ export function linesOfRun(spec, { run, history, roster, places, each, crowdFrom
     history.tests.some((test) => test.silos.some((silo) => silo.silo_id === id)));
   const silos = siloLines(testsOfSilos(spec, testers, history.tests), places)
     .filter((line) => line.points.length);
-  if (!each || !silos.length) return { lines: [all], silos: silos.length > 1 ? silos : null };
+  if (!each || !silos.length) {
+    const better = betterOf(spec, history.tests);
+    return { lines: [all], silos: silos.length > 1 ? silos : null, better };
+  }
   if (silos.length > crowdFrom) return { lines: silos, crowd: true };
   return { lines: [all, ...silos] };
 }

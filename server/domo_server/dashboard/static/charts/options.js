@@ -26,7 +26,7 @@ export function uPlotOptions(chart) {
   return {
     width: host.clientWidth,
     height: host.clientHeight,
-    padding: [10, 14, 0, 0],
+    padding: [10, chart.isLater ? 28 : 14, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, dist: 5, setScale: false },
       sync: { key: chart.board.sync, setSeries: false },

@@ -47,15 +47,16 @@ export class Plot {
   }
 
   /** Draw lines; `window` is [from, to] in x, `numRounds` how many rounds there are so far. */
-  update({ lines, crowd = false, silos = null }, { window, numRounds }) {
+  update({ lines, crowd = false, silos = null, better = null }, { window, numRounds }) {
     const { view, picked } = this.board;
     setText(this.frame.note, numRounds > 1 ? "Not measured."
       : "The first numbers come with the first round.");
     const stamp = JSON.stringify([lines.map(newestOf), silos?.map(newestOf), window, view,
-      [...picked], crowd]);
+      [...picked], crowd, better]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;
     this.window = window;
+    this.better = better;
     this.axis = AXES[view.x];
     this.isLater = view.x !== "round";
     this.isLog = view.log.includes(this.spec.key);

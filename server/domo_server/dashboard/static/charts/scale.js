@@ -1,6 +1,7 @@
 // Axes: round steps, and a range that rarely changes.
 
 const FACTORS = [1, 2, 5, 10];
+const EVEN = 1e-9; // what is closer, by its size, is the same: a mean of 1.5 and 1.5 is off by a rounding
 
 /** A step of 1, 2 or 5 times a power of ten that gives about `wanted` steps over `span`. */
 export function niceStep(span, wanted) {
@@ -28,7 +29,8 @@ export function niceRange(values, wanted, ceiling = Infinity, fromZero = false) 
   if (values.length === 0) return { low: 0, high: 1, step: 0.2 };
   let [low, high] = ends(values);
   if (low >= 0 && (fromZero || low < 0.5 * high)) low = 0;
-  const span = high - low || Math.abs(high) || 1;
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const span = high - low > EVEN * size ? high - low : size || 1;
   const step = niceStep(span, wanted);
   low = Math.floor(low / step + 1e-9) * step;
   high = Math.min(ceiling, Math.ceil(high / step - 1e-9) * step);

@@ -12,13 +12,14 @@ const DASHES = [[], [6, 4], [2, 3]];
 const LABEL = 12;
 const TRIANGLE = 5;
 
-/** What the legend shows, without lines that are hidden: {words, colour}. */
+/** What the legend shows, without lines that are hidden: {words, colour, alpha}. */
 function entries(legend) {
   const shown = [...legend.children].filter((item) => item.querySelector(".swatch.thin")
     || item.firstChild.getAttribute("aria-pressed") !== "false");
   return shown.map((item) => {
     const parts = [...item.firstChild.children].slice(1).map((part) => part.innerText.trim());
-    return { words: parts.join("  "), colour: getComputedStyle(item.querySelector(".swatch")).color };
+    const { color, opacity } = getComputedStyle(item.querySelector(".swatch"));
+    return { words: parts.join("  "), colour: color, alpha: Number(opacity) };
   });
 }
 
@@ -92,9 +93,9 @@ export function sceneOf(chart, about) {
       text(title, PAD, PAD + ROW / 2, { size: 15, bold: true, room: width - 2 * PAD }),
       text(about, PAD, PAD + 1.4 * ROW, { room: width - 2 * PAD }),
       ...yLabels, ...xLabels,
-      ...legend.flatMap(({ words, colour }, i) => {
+      ...legend.flatMap(({ words, colour, alpha }, i) => {
         const [x, y] = [PAD + (i % perRow) * COLUMN, legendTop + Math.floor(i / perRow) * ROW];
-        return [{ line: [[x, y], [x + 14, y]], colour, width: 4 },
+        return [{ line: [[x, y], [x + 14, y]], colour, alpha, width: alpha < 1 ? 10 : 4 },
           text(words, x + 22, y, { room: COLUMN - 34 })];
       }),
     ],

@@ -60,6 +60,12 @@ function testSpec(metric, run) {
 /** A value of a test by its name, as its chart shows it. */
 export const formatTest = (metric, y) => (KNOWN_TESTS[metric]?.format ?? formatNumber)(y);
 
+/** What stands for how good a run's model is: what it is judged by, in place of a loss its accuracy. */
+export function mainTest(run) {
+  const metric = [null, undefined, "loss"].includes(run.primary_metric) ? "accuracy" : run.primary_metric;
+  return { metric, title: KNOWN_TESTS[metric]?.title ?? `Test ${metric}` };
+}
+
 const logSpec = (metric) => ({
   key: `log:${metric}`, title: metric, unit: "logged, mean of a round", format: formatNumber,
   tick: plain, of: "silo", run: (r) => r.train_metrics?.[metric], part: (p) => p.metrics?.[metric],
