@@ -367,6 +367,10 @@ CONTAINERS = [
     Row("1 pixel", put(Image.new("RGB", (1, 1), (9, 99, 199))), levels=3, values=(9, 199)),
     Row("1 x 5,000 pixels, padded", put(Image.new("RGB", (1, 5000), (255, 9, 9))),
         {"aspect": "pad"}, 3, FULL),
+    Row("1 x 5,000 pixels, cropped", put(Image.new("RGB", (1, 5000), (255, 9, 9))),
+        {"aspect": "crop"}, 2, (9, 255)),
+    Row("16 bits, cropped", put(DEEP.resize((64, 128), Image.Resampling.NEAREST)),
+        {"aspect": "crop"}, 2048, (63.75, 191.2)),
     Row("unlike sizes", both(put(COLOUR.resize((90, 30))), put(GREY, "train/b/1.png")), levels=0,
         num=2),
     Row("more than 179 million pixels",
@@ -535,6 +539,29 @@ def dicom(values: Any, name: str = "train/a/0.dcm", **tags: Any) -> Make:
     return make
 
 
+def compressed(root: Path) -> None:
+    import pydicom
+    from pydicom.uid import RLELossless
+
+    dicom(UNSIGNED)(root)
+    data = pydicom.dcmread(root / "train/a/0.dcm")
+    data.compress(RLELossless)
+    data.save_as(root / "train/a/0.dcm")
+
+
+def undecodable(root: Path) -> None:
+    import pydicom
+    from pydicom.encaps import encapsulate
+    from pydicom.uid import JPEGLSLossless
+
+    dicom(UNSIGNED)(root)
+    data = pydicom.dcmread(root / "train/a/0.dcm")
+    data.file_meta.TransferSyntaxUID = JPEGLSLossless
+    data.PixelData = encapsulate([b"\xff\xd8" + b"\0" * 98])
+    data["PixelData"].is_undefined_length = True
+    data.save_as(root / "train/a/0.dcm")
+
+
 UNSIGNED = RAMP.astype("<u2")
 SLOPE = {"RescaleSlope": 1, "RescaleIntercept": -1024}
 COLOURED = {"SamplesPerPixel": 3, "PhotometricInterpretation": "RGB", "PlanarConfiguration": 0}
@@ -550,6 +577,9 @@ DICOM = [
         levels=2048, values=(127.5, 255)),
     Row("DICOM, 12 bits where the run means CT", dicom(UNSIGNED), HU,
         text="12 bits, which hold 0..4095, and the run's images.range is -1000..400"),
+    Row("DICOM, compressed by RLE", compressed, levels=4096, values=FULL),
+    Row("DICOM, compressed beyond the decoders here", undecodable,
+        text="JPEG-LS Lossless"),
     Row("DICOM, RGB", dicom(np.asarray(COLOUR), **COLOURED), levels=256, values=FULL),
     Row("DICOM of two frames", dicom(np.stack([UNSIGNED, UNSIGNED * 0]), NumberOfFrames=2),
         levels=4096, values=FULL, text="of which the first was read"),
