@@ -26,6 +26,7 @@ from domo.tasks.images.folders import (
     entries,
     folders_in,
     is_folder,
+    is_image_tree,
     parts_of,
     right_folder,
 )
@@ -77,18 +78,24 @@ def class_names(
         parts = parts_of(root)
         there = [p for p in (parts.train, parts.test) if p]
         every = sorted({n for p in there or [root] for n in folder_names(folders_in(p))})
+        if not every:
+            told = "; ".join(_strays(root, []))
+            raise DataError(f"no class folders in {shown(root)}" + (f"; {told}" if told else ""))
         names, source = every, f"{shown(root)} (by its class folders)"
         logger.info("classes by folder name: %s", ", ".join(names))
         for group in by_case(names):
             logger.warning("classes that differ by capitals alone: %s", ", ".join(group))
     if num_classes is not None and len(names) != num_classes:
-        below = right_folder(root, None, num_classes) if not path.is_file() else None
+        lower = not path.is_file() and not is_image_tree(root)
+        below = right_folder(root, None, num_classes) if lower else None
         if below is not None:
             raise DataError(
                 f"{source} has {len(names)} classes, the task has {num_classes}: the class folders "
                 f"lie further down; give --data {shown(below)}"
             )
         few = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        for group in by_case(names):
+            few += f". By capitals alone differ {' and '.join(group)}: one class has one spelling"
         raise DataError(
             f"{source} has {len(names)} classes, the task has {num_classes}. Where a silo lacks "
             "images of a class, put a classes.txt with all class names, one a line, into "
@@ -164,7 +171,7 @@ def _strays(root: Path, others: Sequence[Path]) -> Iterator[str]:
 
 
 def _list_images(folder: Path, root: Path, classes: Sequence[str]) -> Found:
-    numbers = {name: i for i, name in enumerate(classes)}
+    numbers = {same(name): i for i, name in enumerate(classes)}
     walk, notes, seen = Walk(), list[str](), dict[str, Path]()
     for entry in sorted(entries(folder), key=lambda e: e.name):
         path = folder / entry.name

@@ -1,11 +1,13 @@
 """All images of a part: decoded, fitted, and looked at together."""
 
+import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -115,7 +117,7 @@ def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pi
         DataError: Names the files that cannot be read, and why; or the values of all of them are
             not what the run means.
     """
-    pixels: NDArray[np.uint8] | NDArray[np.float32] = _room(len(files), images)
+    pixels: NDArray[Any] = _room(len(files), images, np.uint8)
     labels: list[int] = []
     tally, refused, alike = _Tally(), list[tuple[Path, str]](), dict[int, LabelledFile]()
     with warnings.catch_warnings():
@@ -131,7 +133,7 @@ def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pi
                 refused.append((file.path, _reason(file.path, error)))
                 continue
             if one.dtype != pixels.dtype and pixels.dtype == np.uint8:
-                pixels = pixels.astype(np.float32)
+                pixels = _deeper(pixels, len(labels), images)
             i = len(labels)
             pixels[i] = one
             labels.append(file.label)
@@ -146,15 +148,28 @@ def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pi
     return Pixels(kept, torch.tensor(labels, dtype=torch.int64), tally.facts(), notes)
 
 
-def _room(n: int, images: ImageSettings) -> NDArray[np.uint8]:
-    try:
-        return np.empty((n, *images.shape), np.uint8)
-    except MemoryError as error:
-        size = n * np.prod(images.shape, dtype=np.int64) / 1e9
+def _room(n: int, images: ImageSettings, dtype: type[np.generic]) -> NDArray[Any]:
+    """Memory for all of them.
+
+    Raises:
+        DataError: This machine has less.
+    """
+    needed = n * math.prod(images.shape) * np.dtype(dtype).itemsize
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
         raise DataError(
-            f"{n:,} images of {'x'.join(map(str, images.shape))} need {size:.1f} GB of memory and "
-            "more: a smaller images.size in the run, or a task of your own that reads as it trains"
-        ) from error
+            f"{n:,} images of {'x'.join(map(str, images.shape))} as {np.dtype(dtype)} need "
+            f"{needed / 1e9:,.1f} GB of memory, and this machine has {there / 1e9:,.1f}: a smaller "
+            "images.size in the run, or a task of your own that reads as it trains"
+        )
+    return np.empty((n, *images.shape), dtype)
+
+
+def _deeper(pixels: NDArray[Any], done: int, images: ImageSettings) -> NDArray[Any]:
+    """The same in float32."""
+    deep = _room(len(pixels), images, np.float32)
+    deep[:done] = pixels[:done]
+    return deep
 
 
 def _reason(path: Path, error: Exception) -> str:

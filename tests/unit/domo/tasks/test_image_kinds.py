@@ -19,6 +19,7 @@ from domo.errors import DataError
 from domo.inputs.images import ImageSettings
 from domo.tasks import load_task
 from domo.tasks.datasets import PixelDataset
+from domo.tasks.images.finding import image_files
 
 Make = Callable[[Path], None]
 RAMP = np.arange(64 * 64).reshape(64, 64)
@@ -239,6 +240,9 @@ PIXELS = [
         levels=4096,
         values=(0.1, 255),
     ),
+    Row("grey, 8 bits, TIFF where 0 is white",
+        raw(tiff((RAMP // 16).astype("u1"), photometric=0), "train/a/0.tif"), levels=256,
+        values=FULL),
     Row("RGB, 16 bits, PNG", raw(png(16, 2, CUBE[..., :3])), levels=4096,
         values=(0, 254.9)),
     Row("grey with alpha, 16 bits, PNG", raw(png(16, 4, CUBE[..., :2])),
@@ -619,6 +623,10 @@ LEVELS = [
         root / "0.png"))[-1], text="1 image straight in {root}: the class of an image"),
     Row("no images", lambda root: (root / "train/a").mkdir(parents=True),
         text="has 1 classes, the task has 2. Where a silo lacks images of a class"),
+    Row("an archive alone", lambda root: (root.mkdir(), (root / "images.zip").write_bytes(b"x"))[0],
+        text="no class folders in {root}; left out, straight in {root}: 1 .zip (unpack them)"),
+    Row("cat in train, Cat in test", both(layout("train"), layout("test", classes_of="aB")),
+        text="By capitals alone differ B and b: one class has one spelling"),
     Row("a class too many", layout("train", classes_of="abc"),
         text="has 3 classes, the task has 2. Where a silo lacks"),
 ]  # fmt: skip
@@ -714,3 +722,19 @@ def test_facts_say_depths_values_sizes_and_what_is_grey(tmp_path: Path) -> None:
         "1 of 16 bits, values 0 to 65520; 2 of 8 bits, values 0 to 255; 64x64 to 90x30 pixels; "
         "2 grey, 1 in colour"
     ]
+
+
+def test_more_images_than_memory_are_refused_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout("train")(tmp_path)
+    monkeypatch.setattr("os.sysconf", lambda name: 100)
+    with pytest.raises(
+        DataError, match=r"2 images of 3x64x64 as uint8 need 0\.0 GB of memory, and"
+    ):
+        read(Row("", GOOD), tmp_path)
+
+
+def test_a_list_of_the_run_in_the_other_unicode_form_is_the_same_list(tmp_path: Path) -> None:
+    put(GREY, "train/\u00e9/0.png")(tmp_path)
+    assert image_files(tmp_path, "train", ["b", "e\u0301"]).files[0].label == 1
