@@ -30,8 +30,13 @@ def test_a_stalled_run_and_a_coordinator_that_is_gone(tmp_path: Path) -> None:
         page.until(
             lambda: "long is stalled: round" in page.text("#alert-stalled"), "stalled", SOON_S
         )
-        assert "cannot close without site-a. site-a: left (last:" in page.text("#alert-stalled")
+        assert page.text("#stalled-text").endswith("cannot close without site-a.")
+        assert page.text("#stalled-by").startswith("site-a: left (last: ")
+        assert "Start domo-client there again, or drop it" in page.text("#stalled-by")
+        assert not page.driver.find_element("css selector", "#stalled-by button").is_displayed()
+        assert page.text("#run-stalled") == "Stalled"
         assert page.text("#silos [data-key=site-a] [data-f=phase]") == "offline"
+        assert "Holds the run up: left" in page.text("#silos [data-holds]")
         page.go("#/runs")
         assert page.text("#alert-stalled"), "on every page"
         assert page.faults() == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domo.api.schema import LogLine
+from domo.api.silo_log import LogLine
 from tests.support.chrome import Page, chrome, require
 from tests.support.played.crowd import ROUNDS, crowd
 from tests.support.played.made_up import Federation

@@ -284,6 +284,13 @@ def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
             lab.pass_time(COMING_S - 1)
             assert await stalled(lab) is None
             lab.pass_time(2)
-            assert "site-a: not seen since this coordinator started" in (await stalled(lab) or "")
+            told = await stalled(lab) or ""
+            assert "site-a, site-b, site-c and 1 more: not seen since this coordinator" in told
+            run = await lab.view.run(RUN_ID)
+            assert run is not None
+            (group,) = run.held_up_by
+            assert group.silo_ids == ["site-a", "site-b", "site-c", "site-d"]
+            assert group.why == "not seen since this coordinator started"
+            assert group.help.startswith("Start domo-client there again, or drop it")
 
     play(go())

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from domo.api.held_up import HeldUp
 from domo.api.measured import MetricPoint, ModelTest
 from domo.api.round_times import ClosedBy, RoundTimes, SiloTimes
 from domo.metrics.names import Better
@@ -180,6 +181,8 @@ class RunSummary(_Frozen):
     """Why it makes no progress and what to do, in words; None: nothing is known to hold it up."""
     stalled_s: float | None = None
     """Seconds since that was noticed."""
+    held_up_by: Sequence[HeldUp] = ()
+    """Who it is held up by, if it is silos; equal reasons are one."""
 
 
 class RunDetail(RunSummary):
@@ -228,26 +231,6 @@ class Status(_Frozen):
     silos: Sequence[SiloStatus]
     certificate_end: str | None = None
     """When the coordinator's own certificate ends; None: no TLS."""
-
-
-class LogLine(_Frozen):
-    """One line of a silo's log, by the coordinator's clock."""
-
-    number: int
-    """Counts up; ask for those above the last one."""
-    at: str
-    level: Literal["INFO", "WARNING", "ERROR"]
-    text: str
-
-
-class SiloLog(_Frozen):
-    """The last lines of a silo's log."""
-
-    shared: bool = Field(description="Whether its operator lets it send them.")
-    lines: Sequence[LogLine] = Field(description="Oldest first, 200 at most.")
-    began_at: str | None = Field(
-        None, description="Since when lines are counted; with another one numbers begin at 1 again."
-    )
 
 
 class SiloRound(_Frozen):

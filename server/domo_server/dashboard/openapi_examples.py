@@ -10,19 +10,18 @@ from domo.api.round_times import RoundTimes, SiloTimes
 from domo.api.schema import (
     Event,
     History,
-    LogLine,
     Participant,
     Resources,
     RoundRecord,
     RunDetail,
     RunSummary,
     SiloDetail,
-    SiloLog,
     SiloRound,
     SiloStatus,
     Status,
     StreamMessage,
 )
+from domo.api.silo_log import LogLine, SiloLog
 from domo.model.card import (
     CardPoint,
     CardSilo,

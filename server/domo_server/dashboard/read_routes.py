@@ -16,10 +16,10 @@ from domo.api.schema import (
     RunDetail,
     RunSummary,
     SiloDetail,
-    SiloLog,
     SiloStatus,
     Status,
 )
+from domo.api.silo_log import SiloLog
 from domo.model.card_text import markdown
 from domo.names import plain
 from domo_server.dashboard import openapi_examples as examples

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.monitor.activity import Signs
-from domo_server.monitor.stall import BROKEN_S, Stall
+from domo_server.monitor.stall import BROKEN_S, Stall, Why
 from domo_server.runs.run import Run
 from domo_server.silos.session import Session
 
@@ -27,13 +27,13 @@ class Stalled:
     """A run that makes no progress.
 
     Attributes:
-        text: Why, in words.
+        why: In words, and by whom.
         since: When it was noticed.
         at: How far the run was.
         calm_since: When its cause went away.
     """
 
-    text: str
+    why: Why
     since: float
     at: object
     calm_since: float | None = None
@@ -119,13 +119,13 @@ class Watch:
         elif self.stalled is not None:
             self._may_be_over(run, self.stalled, at, now)
 
-    def _holds(self, run: Run, why: str, at: object, now: float) -> None:
+    def _holds(self, run: Run, why: Why, at: object, now: float) -> None:
         old = self.stalled
         if old is None:
             self.stalled = Stalled(why, now, at)
-            run.say(kinds.RUN_STALLED, f"{run.config.title} is stalled: {why}")
-        elif old.text != why or old.calm_since is not None:
-            old.text, old.at, old.calm_since = why, at, None
+            run.say(kinds.RUN_STALLED, f"{run.config.title} is stalled: {why.text}")
+        elif old.why != why or old.calm_since is not None:
+            old.why, old.at, old.calm_since = why, at, None
         else:
             return
         run.changes.shown()

@@ -1,6 +1,7 @@
 """Why a run makes no progress, as far as the coordinator can see; in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from domo_server.monitor.activity import PATIENCE_S, Signs
 from domo_server.rounds.state import Phase
@@ -19,6 +20,31 @@ BYTES_PER_S = 20e6
 ENDING_VECTORS = 4
 """What the end of a run reads and writes, in vectors of the size of an update."""
 SHOWN = 3
+COME = "Start domo-client there again, or drop it: the run goes on without it"
+MEND = "Its page says what to do. Or drop it: the run goes on without it"
+LACKS = "Start it with what it lacks, or drop it"
+LOOK = "Its log may say why. Start it again, or drop it"
+
+
+class Held(NamedTuple):
+    """What is known of a silo that holds a run up.
+
+    Attributes:
+        why: In words, the same for all silos to which the same has happened.
+        help: What to do.
+        last: What it did last.
+    """
+
+    why: str
+    help: str
+    last: str = ""
+
+
+class Why(NamedTuple):
+    """Why a run makes no progress: in words, and by whom."""
+
+    text: str
+    silos: Mapping[str, Held] = {}
 
 
 class Stall:
@@ -36,16 +62,18 @@ class Stall:
         self._work: object = None
         self._work_since = run.clock()
 
-    def why(self) -> str | None:
+    def why(self) -> Why | None:
         """Why the run is stalled now; None: it is not."""
         run, phase = self._run, self._run.state.phase
         if run.state.ended or run.stop_text is not None:
             return None
         if run.stuck is not None:
-            return run.stuck
+            return Why(run.stuck)
         if not run.ready:
             late = self._works_for("loading") > PATIENCE_S
-            return "loading the run takes unusually long; the log may say why" if late else None
+            return (
+                Why("loading the run takes unusually long; the log may say why") if late else None
+            )
         if phase is Phase.WAITING:
             return self._enrolling()
         if phase is Phase.CLOSING:
@@ -63,57 +91,64 @@ class Stall:
             self._work, self._work_since = work, now
         return now - self._work_since
 
-    def _enrolling(self) -> str | None:
+    def _enrolling(self) -> Why | None:
         """Somebody who is needed has said no, or nobody comes any more."""
         run = self._run
         wanted = [s for s in run.config.roster or run.config.required_silos if s not in run.dropped]
         missing = [s for s in wanted if s not in run.roster.enrolled]
-        refused = {s: why for s in missing if (why := run.participants.declined(s)) is not None}
+        refused = {
+            s: Held(why, LACKS)
+            for s in missing
+            if (why := run.participants.declined(s)) is not None
+        }
         if refused:
-            return f"the run cannot start: {_told(refused)}. Start them with what they lack"
+            told = f"the run cannot start: {_told(refused)}. Start them with what they lack"
+            return Why(told, refused)
         if self._works_for(("enrolling", len(run.roster.enrolled), len(missing))) > ENROL_S:
-            return f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
+            told = f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
+            return Why(told, {s: Held("has not come", COME) for s in missing})
         return None
 
-    def _closing(self) -> str | None:
+    def _closing(self) -> Why | None:
         r, sampled = self._run.state.round_index, self._run.participants.sampled
         return self._writing(("closing", r), f"closing round {r + 1}", len(sampled) + 3)
 
-    def _writing(self, work: object, what: str, num_vectors: int) -> str | None:
+    def _writing(self, work: object, what: str, num_vectors: int) -> Why | None:
         """The disk takes longer than it should."""
         num_bytes = sum(part.num_bytes for part in self._run.receiver.parts)
         limit = max(self._floor_s, num_bytes * num_vectors / BYTES_PER_S)
         if self._works_for(work) <= limit:
             return None
-        return (
+        return Why(
             f"{what} takes unusually long: the disk of {self._run.folder} hangs, or this machine "
             "is overloaded"
         )
 
-    def _testing(self) -> str | None:
+    def _testing(self) -> Why | None:
         """Nobody who is to test the last model gets on with it; or it is written for too long."""
         run = self._run
         untested = run.untested()
         if not untested:
             return self._writing("ending", "writing the final model", ENDING_VECTORS)
-        at, why = run.clock(), {}
+        at, why = run.clock(), dict[str, Held]()
         for silo_id in untested:
             gone = self._gone(silo_id)
             if gone is None and not self._signs.rests(silo_id, at):
                 return None
-            why[silo_id] = gone or f"{self._doing(silo_id)}, and no further"
-        return (
+            why[silo_id] = gone or self._rests(silo_id)
+        told = (
             f"the final model is not tested. {_told(why)}. The run ends without their numbers "
             f"{run.config.evaluation_deadline_s:g} s after its last round"
         )
+        return Why(told, why)
 
-    def _collecting(self) -> str | None:
+    def _collecting(self) -> Why | None:
         run, r, now = self._run, self._run.state.round_index + 1, self._run.participants
         sampled, missing, disk = now.sampled, now.missing, run.receiver.disk
         if not sampled:
-            return NOBODY
+            return Why(NOBODY)
         if disk is not None:
-            return f"updates cannot be kept: {disk}; it goes on by itself once they can"
+            return Why(f"updates cannot be kept: {disk}; it goes on by itself once they can")
         proceeds = now.policy.on_missing == "proceed"
         if not missing or (proceeds and now.quorum_at is not None):
             return None  # it closes by itself
@@ -129,37 +164,64 @@ class Stall:
         else:
             blocks = gone
         if blocks:
-            names = ", ".join(list(blocks)[:SHOWN])
-            return (
-                f"round {r} cannot close without {names}. {_told(blocks)}. Start what has ended "
-                "again, mend what fails, or leave silos out: domo drop SILO"
+            told = (
+                f"round {r} cannot close without {_names(list(blocks))}. {_told(blocks)}. Start "
+                "what has ended again, mend what fails, or leave silos out: domo drop SILO"
             )
+            return Why(told, blocks)
         at = run.clock()
         there = [s for s in missing if s not in gone]
         if all(self._signs.rests(s, at) for s in there):
-            doing = {s: f"{self._doing(s)}, and no further" for s in there}
-            return f"nothing moves in round {r}. {_told(doing)}. Their logs may say why"
+            doing = {s: self._rests(s) for s in there}
+            told = f"nothing moves in round {r}. {_told(doing)}. Their logs may say why"
+            return Why(told, doing)
         return None
 
-    def _gone(self, silo_id: str) -> str | None:
+    def _gone(self, silo_id: str) -> Held | None:
         """Why nothing comes of a silo as things are, and what it did last."""
         run = self._run
         away = run.sessions.away(silo_id, BROKEN_S)
         if (failure := run.participants.failed.get(silo_id)) is not None:
-            return f"failed: {failure} ({away or 'it tries again by itself'})"
+            help_ = COME if away else MEND
+            return Held(f"failed: {failure} ({away or 'it tries again by itself'})", help_)
         if (declined := run.participants.declined(silo_id)) is not None:
-            return declined
-        if away == NOT_SEEN and run.clock() - self._up_s < COMING_S:
+            return Held(declined, LACKS)
+        if away is None or (away == NOT_SEEN and run.clock() - self._up_s < COMING_S):
             return None
-        return f"{away} (last: {self._doing(silo_id)})" if away not in (None, NOT_SEEN) else away
+        return Held(away, COME, "" if away == NOT_SEEN else self._doing(silo_id))
+
+    def _rests(self, silo_id: str) -> Held:
+        return Held(f"{self._doing(silo_id)}, and no further", LOOK)
 
     def _doing(self, silo_id: str) -> str:
         session = self._run.sessions.of(silo_id)
         return "not connected" if session is None else session.doing
 
 
-def _told(silos: Mapping[str, str]) -> str:
-    """What is known of each silo; of the first few."""
-    more = len(silos) - SHOWN
-    shown = [f"{silo_id}: {why}" for silo_id, why in list(silos.items())[:SHOWN]]
-    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+def grouped(silos: Mapping[str, Held]) -> list[tuple[Held, list[str]]]:
+    """The same has happened to these: each reason with its silos, those of most silos first."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for silo_id, held in silos.items():
+        groups.setdefault((held.why, held.help), []).append(silo_id)
+    found = [
+        (silos[ids[0]] if len(ids) == 1 else Held(why, help_), ids)
+        for (why, help_), ids in groups.items()
+    ]
+    return sorted(found, key=lambda group: -len(group[1]))
+
+
+def _told(silos: Mapping[str, Held]) -> str:
+    """What is known of the silos; of the first few reasons."""
+    groups = grouped(silos)
+    told = []
+    for held, ids in groups[:SHOWN]:
+        last = f" (last: {held.last})" if held.last else ""
+        told.append(f"{_names(ids)}: {held.why}{last}")
+    more = sum(len(ids) for _, ids in groups[SHOWN:])
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def _names(silo_ids: Sequence[str]) -> str:
+    """The first few names, and how many more."""
+    more = len(silo_ids) - SHOWN
+    return ", ".join(silo_ids[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from domo.api.schema import LogLine, Resources
+from domo.api.schema import Resources
+from domo.api.silo_log import LogLine
 from domo_server.silos.rates import Bucket
 from domo_server.store.store import time_text
 

@@ -10,16 +10,8 @@ from typing import Any, Literal, Protocol
 
 from domo.api.edit import RunEdit
 from domo.api.measured import ModelTables, ModelTest
-from domo.api.schema import (
-    Event,
-    RoundRecord,
-    RunDetail,
-    RunSummary,
-    SiloLog,
-    SiloRound,
-    SiloStatus,
-    Status,
-)
+from domo.api.schema import Event, RoundRecord, RunDetail, RunSummary, SiloRound, SiloStatus, Status
+from domo.api.silo_log import SiloLog
 from domo.model.card import ModelCard
 
 Which = Literal["newest", "best"]

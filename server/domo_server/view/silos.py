@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from domo.api.schema import SiloLog, SiloStatus
+from domo.api.schema import SiloStatus
+from domo.api.silo_log import SiloLog
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.silos.rates import Pace
 from domo_server.store.rows import SiloRow

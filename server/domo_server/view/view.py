@@ -15,11 +15,11 @@ from domo.api.schema import (
     RunDetail,
     RunState,
     RunSummary,
-    SiloLog,
     SiloRound,
     SiloStatus,
     Status,
 )
+from domo.api.silo_log import SiloLog
 from domo.model.card import ModelCard
 from domo.run_config import RunConfig
 from domo_server.coordinator.coordinator import Coordinator
@@ -38,6 +38,7 @@ from domo_server.view.meaning import meaning_of
 from domo_server.view.rows import round_record, silo_round, summary_of
 from domo_server.view.run_stats import RunStats, StatsOfRuns
 from domo_server.view.silos import SilosView
+from domo_server.view.stalls import stall_fields
 
 T = TypeVar("T")
 
@@ -241,8 +242,7 @@ class CoordinatorView:
             tags=row.tags or (),
             notes=row.notes if row.notes is not None else config.notes or "",
             archived=row.archived,
-            stalled=None if stall is None else stall.text,
-            stalled_s=None if stall is None else round(self._c.clock() - stall.since, 1),
+            **stall_fields(stall, self._c.clock()),
         )
 
     # changing

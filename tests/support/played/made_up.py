@@ -9,17 +9,16 @@ from domo.api.edit import RunEdit
 from domo.api.measured import MetricPoint, ModelTables, ModelTest
 from domo.api.schema import (
     Event,
-    LogLine,
     Participant,
     RoundRecord,
     RunDetail,
     RunState,
     RunSummary,
-    SiloLog,
     SiloRound,
     SiloStatus,
     Status,
 )
+from domo.api.silo_log import LogLine, SiloLog
 from domo.errors import ConfigError
 from domo.model.card import ModelCard
 from domo_server.dashboard import openapi_examples as examples

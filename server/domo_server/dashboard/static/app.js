@@ -11,6 +11,7 @@ import { currentRoute } from "./router.js";
 import { RunPage } from "./run_page.js";
 import { RunsPage } from "./runs_page.js";
 import { keepAddress, whoIAm } from "./session.js";
+import { renderStalled } from "./stalled.js";
 import { SiloPage } from "./silo_page.js";
 import { StartPage } from "./start_page.js";
 import { setUpTheme } from "./theme_switch.js";
@@ -56,6 +57,7 @@ function go(isFirst) {
   keepAddress();
   showAlert("address", route.unknown);
   if (!isFirst && route.page === before.page && route.id === before.id && route.page !== "new") {
+    pages[route.page].readAddress?.(route);
     draw();
     return;
   }
@@ -90,7 +92,7 @@ function setLink(link) {
 async function refreshRuns() {
   const { run, status, events } = state;
   const stamp = JSON.stringify([
-    run && [run.run_id, run.state, run.rounds_done, run.accuracy],
+    run && [run.run_id, run.state, run.rounds_done, run.accuracy, Boolean(run.stalled)],
     status.num_queued,
     events.at(0)?.event_id,
   ]);
@@ -105,6 +107,11 @@ async function refreshRuns() {
     knownRuns = ""; // the next message tries again
   }
 }
+
+document.addEventListener("runs-changed", () => {
+  knownRuns = "";
+  refreshRuns();
+});
 
 /** Say something that nobody must overlook, at the top of every page; null: it is over. */
 function showAlert(name, text) {
@@ -134,8 +141,7 @@ function receive(message) {
   state.status = message.status;
   state.run = message.run && { ...message.run, metrics: allMetrics(message.run) };
   state.receivedAt = performance.now();
-  const stalled = message.run?.stalled;
-  showAlert("stalled", stalled ? `${message.run.name} is stalled: ${stalled}` : null);
+  renderStalled(state);
   refreshRuns();
   draw();
 }

@@ -114,6 +114,7 @@ export function renderHeader({ status, run, receivedAt }) {
   const elapsed = (performance.now() - receivedAt) / 1000;
   setText(byId("tile-silos"), `${status.num_silos_online} of ${status.silos.length}`);
   byId("run-state").hidden = run === null;
+  byId("run-stalled").hidden = !run?.stalled;
   byId("no-run").hidden = run !== null;
   byId("curves").hidden = run === null;
   document.querySelector(".hero").classList.toggle("idle", run === null);

@@ -13,7 +13,8 @@ const PAGES = [
 
 /** What a query of a page may say. */
 export const KNOWN = {
-  overview: VIEW_WORDS, runs: [], run: VIEW_WORDS, compare: ["runs", ...VIEW_WORDS], silo: [], new: ["from"],
+  overview: VIEW_WORDS, run: VIEW_WORDS, compare: ["runs", ...VIEW_WORDS], silo: [], new: ["from"],
+  runs: ["text", "state", "method", "task", "tag", "archived", "sort"],
 };
 
 /** Part of an address in its own letters; null: it is cut or mangled. */

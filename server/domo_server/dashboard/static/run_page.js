@@ -7,6 +7,7 @@ import { formatTest, mainTest } from "./charts/specs.js";
 import { Tables } from "./charts/tables.js";
 import { fields, h, keyed, setAttr, setText } from "./dom.js";
 import { closedByWords } from "./durations.js";
+import { editRun, renderTags } from "./edit_run.js";
 import { formatClock, formatLoss, formatNumber, formatSeconds } from "./format.js";
 import { STATE_WORDS, aboutWords, roundWords, timeLeft } from "./header.js";
 import { historyOf, showsChange } from "./history.js";
@@ -50,16 +51,20 @@ export class RunPage {
     [this.part.model, this.part.card] = files.children;
     this.body.replaceChildren(
       h("section", { class: "panel", "aria-label": "Run" },
-        h("div", { class: "hero-title" }, f("name", "h1"), f("state", "span", { class: "badge" }),
+        h("div", { class: "hero-title" }, f("name", "h1"), f("stalled", "span",
+          { class: "badge", "data-state": "STALLED", hidden: true }), f("state", "span", { class: "badge" }),
           h("span", { class: "grow" }), actions),
         f("about", "p", { class: "muted" }),
+        f("tags", "ul", { class: "tags", "aria-label": "Tags", hidden: true }),
+        f("notes", "p", { class: "notes", hidden: true }),
         h("div", { class: "row wrap" }, f("round", "span", { class: "strong" }),
           f("left", "span", { class: "muted" })),
         f("progress", "progress", { max: 1, value: 0, "aria-label": "Rounds done" }),
         f("detail", "p", { class: "breaks", role: "status" }),
         f("best", "p", { class: "best-line", hidden: true }),
         h("div", { class: "row wrap" }, files,
-          f("again", "a", { class: "admin-only" }))),
+          h("span", { class: "row admin-only" }, f("edit", "button", { type: "button", class: "quiet" }),
+            f("again", "a", {})))),
       h("section", { class: "panel", "aria-label": "Curves" },
         h("div", { class: "row head" }, h("h2", {}, "Curves")), charts),
       this.tables.node,
@@ -79,6 +84,9 @@ export class RunPage {
           f("rounds", "tbody")))),
     );
     setText(this.part.none, "No round is committed yet.");
+    setText(this.part.stalled, "Stalled");
+    setText(this.part.edit, "Edit tags and notes");
+    this.part.edit.addEventListener("click", () => editRun(this.run));
     setText(this.part.again, "Start again with these settings");
     setAttr(this.part.again, "href", newLink(run.run_id));
     this.board = new Board(charts);
@@ -99,6 +107,12 @@ export class RunPage {
     setText(part.name, run.name);
     setText(part.state, STATE_WORDS[run.state] ?? run.state);
     setAttr(part.state, "data-state", run.state);
+    this.run = run;
+    part.stalled.hidden = !run.stalled;
+    setAttr(part.stalled, "title", run.stalled);
+    renderTags(part.tags, run.tags);
+    part.notes.hidden = !run.notes && !run.archived;
+    setText(part.notes, [run.archived ? "Archived." : "", run.notes].filter(Boolean).join("\n"));
     setText(part.about, aboutWords({ num_params: history.detail?.num_params, ...run }));
     setText(part.round, roundWords(run));
     setText(part.left, timeLeft(run, elapsed, state.status.silos));

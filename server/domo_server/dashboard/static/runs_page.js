@@ -1,14 +1,15 @@
-// All runs: filter, pick some to compare, take their files home.
+// All runs: sort, filter, pick some to compare, take their files home, change what is said of them.
+// How they are sorted and filtered is in the address.
 
-import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
-import { besideTraining, trainedSeconds } from "./durations.js";
-import {
-  formatCount, formatDay, formatDuration, formatLoss, formatPercent,
-} from "./format.js";
-import { STATE_WORDS, hasEnded } from "./header.js";
+import { byId, changed, fields, h, keyed, setAttr, setText } from "./dom.js";
+import { editRun } from "./edit_run.js";
+import { formatCount } from "./format.js";
 import { compareLink, runLink } from "./router.js";
+import { COLUMNS, NEWEST, cells, drawRow, fits, isOrder, sorted } from "./runs_table.js";
 
 export const MAX_COMPARED = 8;
+const FILES = new Set(["model", "history.csv"]); // a run's page has all
+const CHOICES = ["text", "state", "method", "task", "tag"];
 
 /** Links to all files of a run. */
 export function fileLinks(run) {
@@ -20,37 +21,119 @@ export function fileLinks(run) {
     link("history.csv", "CSV"), link("history.parquet", "Parquet", false)];
 }
 
-function fits(run, wanted, text) {
-  const inState = !wanted || (wanted === "live" ? !hasEnded(run) : run.state === wanted);
-  const words = `${run.name} ${run.method} ${run.task} ${run.run_id}`.toLowerCase();
-  return inState && text.split(/\s+/).every((word) => words.includes(word));
-}
-
 export class RunsPage {
   constructor(host, draw) {
     this.host = host;
-    this.picked = new Set();
-    byId("runs-state").addEventListener("change", draw);
-    byId("runs-text").addEventListener("input", draw);
     this.draw = draw;
+    this.picked = new Set();
+    this.order = NEWEST;
+    const choose = () => {
+      this.keepAddress();
+      draw();
+    };
+    for (const name of CHOICES) {
+      byId(`runs-${name}`).addEventListener(name === "text" ? "input" : "change", choose);
+    }
+    byId("runs-archived").addEventListener("change", choose);
+    byId("runs-order").addEventListener("change", (event) => this.sort(event.target.value));
+    byId("runs-order").append(...COLUMNS.flatMap(({ key, words }) => [
+      h("option", { value: key }, `${words}, rising`), h("option", { value: `-${key}` }, `${words}, falling`),
+    ]));
+    byId("runs-clear").addEventListener("click", () => (location.hash = "#/runs"));
+    this.heads = COLUMNS.map((column) => {
+      const button = h("button", { type: "button", class: "sort" }, column.words);
+      button.addEventListener("click", () => {
+        const [one, other] = column.first ? [`-${column.key}`, column.key] : [column.key, `-${column.key}`];
+        this.sort(this.order === one ? other : one);
+      });
+      return h("th", { scope: "col", class: column.look ?? null }, button);
+    });
+    byId("runs-head").append(h("th", { scope: "col" }, h("span", { class: "only-read" }, "Compare")),
+      ...this.heads, h("th", { scope: "col", class: "files" }, "Files"),
+      h("th", { scope: "col", class: "admin-only wide" }, h("span", { class: "only-read" }, "Change")));
   }
 
   title() {
     return "Runs";
   }
 
+  enter(route) {
+    this.readAddress(route);
+  }
+
+  /** What the address says, in the fields. */
+  readAddress({ query }) {
+    for (const name of CHOICES) this.put(name, query.get(name) ?? "");
+    byId("runs-archived").checked = query.get("archived") === "yes";
+    const order = query.get("sort") ?? NEWEST;
+    this.order = isOrder(order) ? order : NEWEST;
+  }
+
+  /** A value that no run has is a choice too: the address says so. */
+  put(name, value) {
+    const field = byId(`runs-${name}`);
+    if (field.tagName === "SELECT" && ![...field.options].some((option) => option.value === value)) {
+      field.append(h("option", { value, "data-key": value }, value || "all"));
+    }
+    field.value = value;
+  }
+
+  sort(order) {
+    this.order = order;
+    this.keepAddress();
+    this.draw();
+  }
+
+  choice() {
+    const given = CHOICES.map((name) => [name, byId(`runs-${name}`).value.trim()]);
+    return { ...Object.fromEntries(given), archived: byId("runs-archived").checked };
+  }
+
+  /** The address of what is shown; typing does not fill the history. */
+  keepAddress() {
+    const { archived, ...given } = this.choice();
+    const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value));
+    if (archived) query.set("archived", "yes");
+    if (this.order !== NEWEST) query.set("sort", this.order);
+    history.replaceState(null, "", `#/runs${query.size ? `?${query}` : ""}`);
+  }
+
+  /** The methods, tasks and tags that there are. */
+  offer(all) {
+    if (!changed(this, all)) return;
+    const values = { method: all.map((run) => run.method), task: all.map((run) => run.task),
+      tag: all.flatMap((run) => run.tags) };
+    for (const [name, found] of Object.entries(values)) {
+      const field = byId(`runs-${name}`);
+      const chosen = field.value;
+      const words = [...new Set([...found, ...(chosen ? [chosen] : [])])].sort();
+      keyed(field, ["", ...words], (word) => word, (word) =>
+        h("option", { value: word }, word || "all"), () => {});
+      field.value = chosen;
+    }
+  }
+
   update({ runs, run }) {
     if (runs === null) return;
+    this.offer(runs);
     // the stream knows the current run better than the table that was asked for before
     const all = runs.map((row) => (row.run_id === run?.run_id ? run : row));
-    const rows = all.filter((row) =>
-      fits(row, byId("runs-state").value, byId("runs-text").value.trim().toLowerCase()));
+    const choice = this.choice();
+    const rows = sorted(all.filter((row) => fits(row, choice)), this.order);
+    const numHidden = choice.archived ? 0 : all.filter((row) => row.archived).length;
     byId("no-runs").hidden = rows.length > 0;
     setText(byId("no-runs"), all.length ? "No run fits the filter."
       : "Every run will be listed here, with its model.");
     this.host.querySelector(".scroll").hidden = rows.length === 0;
     const shown = rows.length === all.length ? "" : `${rows.length} of `;
-    setText(byId("runs-sum"), `${shown}${formatCount(all.length)} ${all.length === 1 ? "run" : "runs"}`);
+    const archived = numHidden ? `; ${formatCount(numHidden)} archived` : "";
+    setText(byId("runs-sum"),
+      `${shown}${formatCount(all.length)} ${all.length === 1 ? "run" : "runs"}${archived}`);
+    byId("runs-clear").hidden = !(CHOICES.some((name) => choice[name]) || this.order !== NEWEST);
+    COLUMNS.forEach(({ key }, i) => setAttr(this.heads[i], "aria-sort", this.order === key
+      ? "ascending" : this.order === `-${key}` ? "descending" : null));
+    byId("runs-order").value = this.order;
+    this.byId = new Map(all.map((row) => [row.run_id, row]));
     keyed(byId("runs"), rows, (x) => x.run_id, (x) => this.create(x), (row, x) => this.row(row, x));
     const ids = all.map((x) => x.run_id).filter((id) => this.picked.has(id));
     const compare = byId("runs-compare");
@@ -67,40 +150,25 @@ export class RunsPage {
       else this.picked.delete(run.run_id);
       this.draw();
     });
-    return h(
-      "tr",
-      {},
-      h("td", {}, box),
-      h("th", { scope: "row" }, h("a", { class: "strong", href: runLink(run.run_id), "data-f": "name" }),
-        h("span", { class: "muted small block", "data-f": "about" })),
-      h("td", {}, h("span", { class: "badge", "data-f": "state" })),
-      h("td", { class: "num wide" }, h("span", { "data-f": "rounds" }),
-        h("span", { class: "muted small block", "data-f": "complete" })),
-      h("td", { class: "num strong", "data-f": "accuracy" }),
-      h("td", { class: "num wide", "data-f": "loss" }),
-      h("td", { class: "num wide", "data-f": "trained" }),
-      h("td", { class: "wide" }, h("time", { "data-f": "created" })),
-      h("td", { class: "links wide" }, ...fileLinks(run)),
-    );
+    const edit = h("button", { type: "button", class: "quiet", "data-f": "edit",
+      "aria-label": `Edit tags and notes of ${run.name}` }, "Edit");
+    edit.addEventListener("click", () => editRun(this.byId.get(run.run_id)));
+    return h("tr", {}, h("td", {}, box), ...cells(),
+      h("td", { class: "links files" }, ...fileLinks(run).filter((link) => FILES.has(link.dataset.f))),
+      h("td", { class: "admin-only wide" }, edit));
   }
 
   row(row, run) {
     const part = fields(row);
     part.box.checked = this.picked.has(run.run_id);
     part.box.disabled = !part.box.checked && this.picked.size >= MAX_COMPARED;
-    setText(part.name, run.name);
-    setText(part.about, `${run.method} on ${run.task} \u00b7 ${run.run_id}`);
-    setText(part.state, STATE_WORDS[run.state] ?? run.state);
-    setAttr(part.state, "data-state", run.state);
-    setAttr(part.state, "title", run.detail || null);
-    setText(part.rounds, `${formatCount(run.rounds_done)} of ${formatCount(run.num_rounds)}`);
-    setText(part.complete, run.complete === false ? "not all silos" : "");
-    setText(part.accuracy, formatPercent(run.accuracy));
-    setText(part.loss, formatLoss(run.loss));
-    setText(part.trained, formatDuration(trainedSeconds(run)));
-    setAttr(part.trained, "title", besideTraining(run) || null);
-    setText(part.created, formatDay(run.created_at));
-    setAttr(part.created, "datetime", run.created_at);
-    part.model.hidden = part.card.hidden = run.rounds_done === 0;
+    setAttr(part.name, "href", runLink(run.run_id));
+    drawRow(part, run, (tag) => {
+      this.put("tag", tag);
+      this.keepAddress();
+      this.draw();
+    });
+    setAttr(row, "class", run.stalled ? "stalled" : run.archived ? "archived" : null);
+    part.model.hidden = run.rounds_done === 0;
   }
 }

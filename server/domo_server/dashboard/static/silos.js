@@ -1,5 +1,5 @@
-// One card for each silo, the line above counts them by phase. A few stay where they are; of many
-// those that need somebody come first.
+// One card for each silo, the line above counts them by phase. Those that hold the run up come first;
+// else a few stay where they are, and of many those that need somebody come first.
 
 import { CROWD } from "./charts/crowd.js";
 import { byId, fields, h, keyed, setAttr, setText } from "./dom.js";
@@ -9,6 +9,7 @@ import {
 import { dialAddress, isLocalOnly } from "./header.js";
 import { Order } from "./order.js";
 import { siloLink } from "./router.js";
+import { holdWords, holders } from "./stalled.js";
 
 const PHASES = [
   "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
@@ -29,6 +30,7 @@ function create(silo) {
       h("span", { class: "badge", "data-f": "phase" })),
     h("p", { class: "muted small one-line about", "data-f": "about" }),
     h("p", { class: "small note", "data-f": "dropped", hidden: true }),
+    h("p", { class: "error small hold", "data-f": "hold", hidden: true }),
     h("p", { class: "error small", "data-f": "error", hidden: true }),
     h("progress", { max: 1, value: 0, "data-f": "bar" }),
     h("p", { class: "small row wrap step-row" }, h("span", { "data-f": "step" }),
@@ -64,7 +66,7 @@ export function phaseTime(silo, elapsed) {
 const flowWords = (bytes, speed) =>
   `${formatBytes(bytes)}${speed >= 1 ? `, ${formatSpeed(speed)}` : ""}`;
 
-function update(card, silo, { run, elapsed, isMany }) {
+function update(card, silo, { run, elapsed, isMany, holding }) {
   const part = fields(card);
   const isOut = silo.dropped != null;
   const shown = isOut ? "dropped" : silo.phase;
@@ -107,7 +109,13 @@ function update(card, silo, { run, elapsed, isMany }) {
   setText(part.act, isOut ? "Take back" : "Drop");
   setAttr(part.act, "class", isOut ? "quiet" : "quiet danger");
   setAttr(part.act, "aria-label", `${isOut ? "Take back" : "Drop"} ${silo.silo_id}`);
-  part.error.hidden = !silo.error;
+  const hold = isOut ? null : holding.get(silo.silo_id) ?? null;
+  const held = hold ? `Holds the run up: ${holdWords(hold)}. ${hold.help}.` : "";
+  setAttr(card, "data-holds", hold ? "" : null);
+  part.hold.hidden = !hold;
+  setText(part.hold, held);
+  setAttr(part.hold, "title", held || null);
+  part.error.hidden = !silo.error || Boolean(hold);
   setText(part.error, silo.error ?? "");
   setAttr(part.error, "title", silo.error);
 }
@@ -161,8 +169,11 @@ export function renderSilos({ status, run, receivedAt }) {
   const isMany = silos.length > CROWD;
   grid.classList.toggle("many", isMany);
   const isHeld = grid.matches(":hover") || grid.contains(document.activeElement);
-  const shown = isMany ? order.sort(silos, run, performance.now(), isHeld) : silos;
+  const holding = holders(run);
+  const first = (silo) => Number(silo.dropped != null || !holding.has(silo.silo_id));
+  const shown = isMany ? order.sort(silos, run, performance.now(), isHeld)
+    : silos.toSorted((a, b) => first(a) - first(b));
   keyed(grid, shown, (x) => x.silo_id, create, (card, x) =>
-    update(card, x, { run, elapsed, isMany }));
+    update(card, x, { run, elapsed, isMany, holding }));
   markFirst();
 }
