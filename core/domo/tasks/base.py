@@ -49,6 +49,7 @@ class Task(Protocol):
     - `augment(batch, generator) -> batch`: random augmentation of a collated batch, on the CPU;
     - `batch_plan(round_index, num_steps) -> Sequence[Sequence[int]]`: own sampling order
       (class-balanced batches, curricula) in place of the seeded permutation;
+    - `on_gradients(model)`: called after each backward and before the step, to clip gradients;
     - `data_hint: str`: one line on what `--data` should hold;
     - `classes: Sequence[str]`: names of the classes in the order of their numbers, `version: str`:
       of the code that reads the data, and `input_form: InputForm`: what one input is; or

@@ -201,6 +201,9 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
     idle = [name for name, grad in grads.items() if grad is None]
     if len(idle) == len(grads):
         raise TaskError(f"{LOSS} reaches no parameter of the model: is it another model's loss?")
+    if hasattr(task, "on_gradients"):
+        with task_errors("on_gradients(model) fails"):
+            task.on_gradients(model)
     for name, grad in grads.items():
         if grad is not None and not torch.isfinite(grad.to_dense()).all():
             raise TaskError(

@@ -42,7 +42,7 @@ def run_task_round(
         return None
     opt = rnd.optimizer()
     rnd.model.train()
-    plan = getattr(task, "batch_plan", None)
+    plan, on_gradients = getattr(task, "batch_plan", None), getattr(task, "on_gradients", None)
     total: Tensor | None = None
     batches = rnd.batches(
         train,
@@ -53,6 +53,8 @@ def run_task_round(
         with autocast(rnd.device, autocast_dtype):
             loss = task.loss(rnd.model, batch)
         loss.backward()  # type: ignore[no-untyped-call]
+        if on_gradients is not None:
+            on_gradients(rnd.model)
         opt.step()
         opt.zero_grad()
         total = loss.detach().double() if total is None else total + loss.detach()
