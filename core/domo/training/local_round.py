@@ -22,6 +22,7 @@ from domo.training.batches import BatchLoader, random_plan, seed_torch, to_devic
 from domo.training.devices import to_host
 from domo.training.forgotten_step import no_step, num_changes
 from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.task_errors import by_name
 
 MAX_ACCUMULATION = 256
 """Batches without an optimizer step after which a loop is taken to have forgotten it."""
@@ -136,7 +137,8 @@ class LocalRound:
         try:
             with torch.no_grad():
                 for batch in batches:
-                    for name, given in fn(self.model, to_device(batch, self.device)).items():
+                    measured = by_name(fn(self.model, to_device(batch, self.device)))
+                    for name, given in measured.items():
                         sums[name] = more(sums.get(name), name, given)
         finally:
             for module, mode in modes:

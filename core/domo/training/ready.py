@@ -25,7 +25,7 @@ from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, seed_torch, to_device
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
-from domo.training.task_errors import kind_of, task_errors, text_of
+from domo.training.task_errors import by_name, kind_of, task_errors, text_of
 from domo.training.task_round import autocast
 
 TRAIN, TESTS = "train_data(root, shard)", "eval_data(root, shard)"
@@ -159,11 +159,7 @@ def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -
 
 def _check_measured(measured: Any) -> None:
     """See that `evaluate` gives metric -> (sum, count) on the first batch."""
-    if not isinstance(measured, Mapping):
-        raise TaskError(
-            f"{EVALUATE} must give metric -> (sum, count), and gives {kind_of(measured)}"
-        )
-    if not measured:
+    if not by_name(measured):
         raise TaskError(
             f"{EVALUATE} gives no metric, though there are test data: {CURE}; or let eval_data "
             "give None"
@@ -201,9 +197,10 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
     idle = [name for name, grad in grads.items() if grad is None]
     if len(idle) == len(grads):
         raise TaskError(f"{LOSS} reaches no parameter of the model: is it another model's loss?")
-    if hasattr(task, "on_gradients"):
+    on_gradients = getattr(task, "on_gradients", None)
+    if on_gradients is not None:
         with task_errors("on_gradients(model) fails"):
-            task.on_gradients(model)
+            on_gradients(model)
     for name, grad in grads.items():
         if grad is not None and not torch.isfinite(grad.to_dense()).all():
             raise TaskError(

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,18 @@ def kind_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {list(value.shape)}"
     return f"an object of type {type(value).__name__}"
+
+
+def by_name(measured: Any) -> Mapping[str, Any]:
+    """What `evaluate` gives, by the names of metrics.
+
+    Raises:
+        TaskError: It gives something else.
+    """
+    if not isinstance(measured, Mapping):
+        what = "evaluate(model, batch) must give metric -> (sum, count), and gives"
+        raise TaskError(f"{what} {kind_of(measured)}")
+    return measured
 
 
 def text_of(error: BaseException) -> str:

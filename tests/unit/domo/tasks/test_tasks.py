@@ -1,13 +1,16 @@
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 from domo.errors import ConfigError, TaskError
+from domo.model.layout import Section
 from domo.tasks import TASKS, load_task
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
+from domo.training.initial import build_initial
 
 
 def name_of(task: str) -> str:
@@ -165,3 +168,16 @@ def test_shards_train_through_a_loader_with_any_number_of_workers(tmp_path):
     inputs, labels = next(iter(BatchLoader(data).load(plan)))
     assert torch.equal(inputs, data.inputs[[3, 1]])
     assert torch.equal(labels, data.labels[[3, 1]])
+
+
+def test_the_page_says_the_sizes_of_the_named_tasks() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "tasks.md").read_text("utf-8")
+    rows = [[c.strip(" `") for c in x.split("|")] for x in page.splitlines() if x.startswith("| `")]
+    told = {row[1]: (row[3], row[4]) for row in rows if row[3].replace(",", "").isdecimal()}
+    names = [name if name != "imagefolder" else "imagefolder:10" for name in TASKS]
+    assert list(told) == names
+    for name in names:
+        layout, _ = build_initial(load_task(name), 0)
+        sent = [s for s in Section if s is not Section.FROZEN]
+        size = sum(layout.num_bytes(section) for section in sent)
+        assert told[name] == (f"{layout.num_params:,}", f"{size:,}"), name
