@@ -1,5 +1,6 @@
 """All images of a part: decoded, fitted, and looked at together."""
 
+import logging
 import math
 import os
 import warnings
@@ -23,14 +24,16 @@ from domo.inputs.images import ImageSettings
 from domo.names import shown
 from domo.tasks.images.decoding import Decoded, NoImageError, NotReadError, decode
 from domo.tasks.images.fitting import fitted
-from domo.tasks.images.kinds import HEAD, counted, what_it_is
+from domo.tasks.images.kinds import HEAD, counted, enumerated, what_it_is
 from domo.tasks.images.walk import LabelledFile
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 FEW = 1 / 8
 """Share of the range below which the values of a whole part are hardly an image."""
-NAMED = 3
-"""Files that are named where more are wrong."""
+NAMED = 20
+"""Files that the log names where more are wrong."""
 
 
 def progress(items: Sequence[T], description: str, show_from: int = 2000) -> Iterable[T]:
@@ -195,12 +198,9 @@ def _refusal(refused: Sequence[tuple[Path, str]], num_files: int) -> str:
     if len(refused) == 1:
         broken = reason.startswith(("it cannot be decoded", "it is damaged", "it is empty"))
         return f"{first}. Mend it, or take it away" if broken else first
-    others = ", ".join(shown(p) for p, _ in refused[1:NAMED])
-    more = ", ..." if len(refused) > NAMED else ""
-    return (
-        f"{len(refused):,} of {num_files:,} files cannot be read as images. {first}. The others: "
-        f"{others}{more}"
-    )
+    others = enumerated((shown(p) for p, _ in refused[1:]), NAMED)
+    logger.error("these cannot be read as images either: %s", others)  # names stay at the site
+    return f"{len(refused):,} of {num_files:,} files cannot be read as images. {first}"
 
 
 def _judged(tally: _Tally, images: ImageSettings, where: str) -> Iterable[str]:

@@ -738,3 +738,13 @@ def test_more_images_than_memory_are_refused_beforehand(
 def test_a_list_of_the_run_in_the_other_unicode_form_is_the_same_list(tmp_path: Path) -> None:
     put(GREY, "train/\u00e9/0.png")(tmp_path)
     assert image_files(tmp_path, "train", ["b", "e\u0301"]).files[0].label == 1
+
+
+def test_of_several_damaged_files_the_text_names_one_and_the_log_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    both(*(raw(b"", f"train/a/{i}.png") for i in range(30)))(tmp_path)
+    with pytest.raises(DataError, match=r"^30 of 30 files cannot .*/0\.png .* \(0 bytes\)$"):
+        read(Row("", GOOD), tmp_path)
+    assert "10.png" in caplog.text
+    assert caplog.text.count(".png") == 20
