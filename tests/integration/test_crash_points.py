@@ -20,6 +20,7 @@ import xxhash
 
 from domo.api.schema import ENDED
 from domo.errors import DomoError
+from domo.metrics import Sum
 from domo.model.flat import byte_view
 from domo.model.layout import Section
 from domo.model.model_file import load_model
@@ -36,6 +37,7 @@ from domo_server.runs.run import Run
 from domo_server.runs.wire_vector import WireVector
 from domo_server.store.checkpoint import load_checkpoint
 from domo_server.store.database import open_database
+from domo_server.store.kept import best_checkpoint
 from domo_server.store.rows import Enrolment, RunRow
 from domo_server.store.store import Store
 from tests.support.faults.power_loss import MODES, Crash, Crashes, Disk
@@ -51,7 +53,11 @@ Residuals = dict[tuple[str, Counted], torch.Tensor]
 """What rounding has left of each update of a silo; silos do not die here."""
 
 
-def config(folder: Path, update_dtype: str) -> RunConfig:
+SCORES = (0.3, 0.6, 0.5, 0.55, 0.9)
+"""Of x_0, x_1, ...: x_1 is the best of those that a run with a patience of two tests sees."""
+
+
+def config(folder: Path, update_dtype: str, **more: Any) -> RunConfig:
     settings = {
         "name": "r",
         "task": "own:Loop",
@@ -62,6 +68,7 @@ def config(folder: Path, update_dtype: str) -> RunConfig:
         "initial_model": str(folder / "x0.safetensors"),
         "evaluate_every": 0,
         "update_dtype": update_dtype,
+        **more,
     }
     return validate(RunConfig, settings, "the test")
 
@@ -128,7 +135,7 @@ async def life(
                 if row.state in ENDED:
                     assert row.state == "FINISHED", row.detail
                     x, m = left_over(coordinator.queue.folder("1-r"), row)
-                    return x, m, numbers(store)
+                    return x, m, numbers(store, coordinator.queue.folder("1-r"), row)
                 run = coordinator.queue.find("1-r")
                 assert run is None or run.ready or not run.stuck, run and run.stuck
                 if run is not None and run.ready:
@@ -141,10 +148,21 @@ async def life(
         store.close()
 
 
-def numbers(store: Store) -> list[Any]:
-    """Of each round: its drift, and its silos' cosines."""
+def numbers(store: Store, folder: Path, row: RunRow) -> list[Any]:
+    """Of each round: its drift, and its silos' cosines; why it ended; the best model."""
     rows = store.rounds_of("1-r")
-    return [(row.drift, [p.cosine for p in row.participants]) for row in rows]
+    rounds = [(row.drift, [p.cosine for p in row.participants]) for row in rows]
+    if row.best_index is None:
+        return rounds
+    kept = sorted(path.name for path in (folder / "checkpoints").glob("best-*"))
+    assert kept == [row.best_checkpoint]
+    best = best_checkpoint(folder / "checkpoints", row)
+    assert best is not None
+    _, vectors, _ = load_model(folder / "best.safetensors")
+    assert torch.equal(vectors[Section.TRAINABLE], best["x"])
+    found = (row.best_index, row.best_value, row.best_digest, row.detail, row.rounds_done)
+    judged = [(j.model_index, j.value) for j in store.judgements_of("1-r")]
+    return [*rounds, found, judged]
 
 
 def left_over(folder: Path, row: RunRow) -> tuple[torch.Tensor, torch.Tensor]:
@@ -164,9 +182,13 @@ async def take_part(
         session = coordinator.sessions.of(silo_id)
         assert session is not None
         if silo_id not in run.roster.enrolled:
-            place = Enrolment("trainer", 8, 0)
+            tests = 4 if run.config.evaluate_every else 0
+            place = Enrolment("trainer", 8, tests)
             await run.enroll(session, bytes.fromhex(run.model.layout.digest), place)
         assignment = run.assignment_for(silo_id, -1)
+        if assignment is not None and assignment.evaluate:
+            i = assignment.round_index
+            await run.receiver.add_evaluation(silo_id, i, {"accuracy": Sum(4 * SCORES[i], 4)})
         if assignment is not None and assignment.action == "TRAIN":
             lost = (assignment.round_index, silo_id) in had
             assert not (durable and lost), f"{silo_id} has to send an accepted update again"
@@ -183,11 +205,11 @@ def accepted_rows(database: Path) -> Accepted:
 class Lab:
     """Lives of coordinators in folders of their own."""
 
-    def __init__(self, folder: Path, update_dtype: str = "float32"):
+    def __init__(self, folder: Path, update_dtype: str = "float32", **more: Any):
         self.folder, self.number = folder, 0
         torch.manual_seed(1)
         save_initial(torch.nn.Linear(3, 2), folder / "x0.safetensors")
-        self.config = config(folder, update_dtype)
+        self.config = config(folder, update_dtype, **more)
         open_database(f"sqlite:///{folder / 'empty.db'}").dispose()
 
     def live(
@@ -260,6 +282,25 @@ def test_dying_at_any_instant_changes_no_byte(
             # commits run beside the next round, so one life may have an instant more than another
             assert died.dead or at >= died.count, f"instant {at} was never reached"
             assert same(result, undisturbed), f"other bytes after {mode} at instant {at}"
+
+
+@pytest.mark.timeout(3000 if ALL else 400)
+def test_the_best_model_and_an_early_stop_are_the_same_after_dying_at_any_instant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, evaluate_every=1, num_rounds=4, stop_after=2)
+    undisturbed, crashes = lab.live(monkeypatch, durable=False)
+    *_, found, judged = undisturbed[2]
+    assert found[:2] == (1, 0.6)
+    assert found[3:] == (
+        "stopped early after round 3: accuracy did not improve for 2 tests; best was round 1",
+        3,
+    )
+    assert [index for index, _ in judged] == [0, 1, 2, 3]
+    for at in range(0, crashes.count, 1 if ALL else 5):
+        result, died = lab.live(monkeypatch, False, at, MODES[at % len(MODES)])
+        assert died.dead or at >= died.count, f"instant {at} was never reached"
+        assert same(result, undisturbed), f"another best model after instant {at}"
 
 
 @pytest.mark.timeout(3000 if ALL else 400)

@@ -25,7 +25,7 @@ def auc(
 ) -> Table:
     """Area under the ROC curve, over all silos: for two classes, one against the rest for more.
 
-    Silos send how many samples of each class lie in each of 4096 bins of the score, not the scores.
+    Silos send how many samples of each class lie in each bin of the score, not the scores.
 
     Args:
         labels: Numbers of classes, shape (N,); or 0 and 1 for each of several labels, (N, K).
@@ -178,6 +178,7 @@ def _scores(
             columns, hits = outputs[:, 1:] - outputs[:, :1], numbers[:, None] == 1
         else:
             columns, hits = _against_the_rest(outputs), numbers[:, None] == np.arange(size)
+            columns = columns + np.log(size - 1)  # a net that knows nothing is where bins are fine
     num_classes = columns.shape[1]
     if num_classes > MOST_CLASSES:
         raise ValueError(f"{num_classes} classes: histograms of scores have {MOST_CLASSES} at most")

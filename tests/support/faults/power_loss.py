@@ -24,7 +24,9 @@ from domo_server.store.store import Store
 MODES = ("kill", "drop", "entries")
 """kill: everything written is there. drop: only what was synced, names of files too.
 entries: names are there, bytes only if they were synced."""
-TRANSACTIONS = ("create_run", "update_run", "enroll", "accept_update", "begin_close")
+TRANSACTIONS = (
+    "create_run", "update_run", "enroll", "accept_update", "begin_close", "add_evaluation", "judge",
+)  # fmt: skip
 TRIES = 20
 ROOT = Path(domo.__file__).parents[2]
 

@@ -26,6 +26,10 @@ class Coordinator(testing.Coordinator):
         with urllib.request.urlopen(f"{self.url}/api/v1{path}", timeout=30) as answer:
             return json.load(answer)
 
+    def get_text(self, path: str) -> str:
+        with urllib.request.urlopen(f"{self.url}/api/v1{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         request = urllib.request.Request(
             f"{self.url}/api/v1{path}",
