@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from domo.meaning.value import NOTHING
 from domo.ops.findings import Finding
 from domo.tasks import load_task
 from domo.tasks.base import ArrayDataset
@@ -23,7 +24,7 @@ RAMP = np.arange(64 * 64).reshape(64, 64)
 
 def looked(train: Any, look: Path | None = None, name: str = "imagefolder:2") -> list[Finding]:
     task = load_task(name)
-    work = Work(task, task.build_model(), BatchLoader(train), None)
+    work = Work(task, task.build_model(), BatchLoader(train), None, NOTHING)
     setup = Setup("localhost:1", "site-a", Path("state"), look=look)
     return list(inputs(setup, Facts(works={name: work})))
 
