@@ -164,3 +164,21 @@ def test_axe_and_the_width(panel: Page, width: int, colours: str) -> None:
         assert wide <= width
     finally:
         panel.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_waiting_for_silos_is_not_training(page: Page) -> None:
+    """In the table of runs, side by side, and at the top of the overview."""
+    page.go("#/runs")
+    cell = "#runs [data-f=trained]"
+    page.until(lambda: page.text(cell) == "1 h 40 min", "trained")
+    title = page.find(cell).get_attribute("title")
+    assert title == "waited for silos: 10 min 00 s; in all: 2 h 0 min"
+    page.go(f"#/compare?runs={RUN_ID}")
+    page.until(lambda: "trained for" in page.text("#compared"), "compared")
+    compared = page.text("#compared")
+    assert "trained for 1 h 40 min" in compared
+    assert "waited for silos 10 min 00 s" in compared
+    assert "time in all 2 h 0 min" in compared
+    page.go("#/")
+    page.until(lambda: page.text("#tile-time") == "1 h 40 min", "the tile")
+    assert page.text("#tile-time-name") == "Trained for"
