@@ -71,6 +71,25 @@ class ServerState:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """All that the rest of a run depends on, once a round is closed.
+
+    Attributes:
+        layout_digest: Of the model.
+        state: What a coordinator holds.
+        history: A record of each x_i that was tested.
+        residuals: What rounding left at each silo.
+        best: The best model so far.
+    """
+
+    layout_digest: str
+    state: ServerState
+    history: tuple[ModelRecord, ...]
+    residuals: Mapping[str, Tensor | None]
+    best: ServerState | None
+
+
+@dataclass(frozen=True, slots=True)
 class SimulationResult:
     """Where a run ended: x_R, m_R, mbar_R, all other sections, x_{R-1}, a record of each x_i.
 

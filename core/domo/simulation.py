@@ -22,10 +22,10 @@ from domo.metrics.numbers import notes_on, numbers_of
 from domo.metrics.selection import Jury
 from domo.metrics.table import Measured, counts
 from domo.model.flat import FlatModel
-from domo.model.layout import Section
+from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
-from domo.simulated import ModelRecord, RoundRecord, ServerState, SimulationResult
+from domo.simulated import Held, ModelRecord, RoundRecord, ServerState, SimulationResult
 from domo.tasks.base import Task
 from domo.training.batches import BatchLoader, configure_torch
 from domo.training.initial import build_initial, build_model
@@ -56,8 +56,10 @@ def simulate(
     device: str | torch.device = "cpu",
     on_model: Callable[[ModelRecord], None] | None = None,
     participants: Sequence[Sequence[str]] | None = None,
+    on_round: Callable[[Held, SimulationResult], None] | None = None,
+    begin: Held | None = None,
 ) -> SimulationResult:
-    """Run all rounds of a run.
+    """Run all rounds of a run, or those that are left of it.
 
     Args:
         config: The run.
@@ -67,6 +69,9 @@ def simulate(
         on_model: Called with the record of each server model, once it is tested.
         participants: The silos of each round, as a coordinator recorded them, in place of the
             configuration's; the run ends after as many rounds.
+        on_round: Called once a round is closed, with what it takes to go on from there and with
+            the result so far.
+        begin: What a run held that was interrupted; it goes on from there.
 
     Raises:
         ConfigError: The silos do not fit the run.
@@ -108,8 +113,16 @@ def simulate(
     jury = Jury(config.primary_metric, config.better_of, config.stop_after, config.stop_min_delta)
     stopped, best = None, None
     history: list[ModelRecord] = []
+    if begin is not None:
+        if begin.layout_digest != layout.digest:
+            raise ConfigError("the model is not that of the run that was interrupted")
+        state, best, history = begin.state, begin.best, list(begin.history)
+        residuals |= begin.residuals
+        for old in history:
+            if config.evaluates_at(old.model_index):
+                jury.judge(old.model_index, old.metrics, len(old.silos))
     num_rounds = config.num_rounds if participants is None else len(participants)
-    for r in range(num_rounds + 1):  # the last pass only tests x_R
+    for r in range(len(history), num_rounds + 1):  # the last pass only tests x_R
         if r == num_rounds:
             present = []
         elif participants is None:
@@ -142,14 +155,29 @@ def simulate(
             omegas = [config.weight_of(s, samples[s]) for s in present]
             state = _close_round(config, state, r, back, omegas)
             residuals |= kept  # committed with these silos; the others keep theirs
-    buffers = state.buffers | {Section.FROZEN: vectors[Section.FROZEN]}
+            if on_round:
+                held = Held(layout.digest, state, tuple(history), dict(residuals), best)
+                so_far = _result(layout, vectors[Section.FROZEN], state, list(history), jury, best)
+                on_round(held, so_far)
+    return _result(layout, vectors[Section.FROZEN], state, history, jury, best, stopped)
+
+
+def _result(
+    layout: Layout,
+    frozen: Tensor,
+    state: ServerState,
+    history: list[ModelRecord],
+    jury: Jury,
+    best: ServerState | None,
+    stopped: str | None = None,
+) -> SimulationResult:
     found = jury.choice.best
     return SimulationResult(
         layout,
         state.x,
         state.m,
         state.mbar,
-        buffers,
+        state.buffers | {Section.FROZEN: frozen},
         history,
         state.x_prev,
         primary_metric=jury.metric,

@@ -18,6 +18,7 @@ ADDRESS = r"^(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}$"
 PREFIX = "DOMO_SERVER_"
 HookEvent = Literal[
     "started", "paused", "resumed", "finished", "failed", "stopped", "stalled", "moves-again",
+    "falls-apart",
     "silo-failed", "silo-lost", "silo-back", "disk",
 ]  # fmt: skip
 DEFAULT_DASHBOARD = "127.0.0.1:8080"

@@ -6,12 +6,14 @@ for all methods, so methods can be compared seed by seed.
 
 import json
 import multiprocessing
+import signal
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.table import Table
@@ -27,6 +29,9 @@ from domo.simulation import SimulatedSilo, simulate
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.trial import PREFIX, shard_silos, silo_names
+
+QUIETLY = (signal.SIGINT, signal.SIG_DFL)
+"""Ctrl-C reaches every process of a comparison; the first one says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,8 @@ def compare(
     *,
     jobs: int = 1,
     on_done: Callable[[str, int, str, float], None] | None = None,
+    done: Mapping[tuple[str, int], list[ModelRecord]] = MappingProxyType({}),
+    on_run: Callable[[str, int, list[ModelRecord]], None] | None = None,
 ) -> Comparison:
     """Run every method with every seed.
 
@@ -141,6 +148,8 @@ def compare(
         methods: Names from the tables of `domo.methods`.
         seeds: One run of each method for each.
         jobs: Processes; any number gives the same bytes.
+        done: The records of runs that need not be run again.
+        on_run: Called with method, seed and records of each that was run.
         on_done: Called with method, seed, and the name and final value of the metric.
 
     Raises:
@@ -152,9 +161,17 @@ def compare(
     configs = [
         setting.config.model_copy(update={"method": m, "seed": s, **whole}) for m, s in cells
     ]
-    todo = [Setting(c, setting.root, setting.prefix, setting.device) for c in configs]
+    todo = [
+        Setting(c, setting.root, setting.prefix, setting.device)
+        for cell, c in zip(cells, configs, strict=True)
+        if cell not in done
+    ]
+    made = _map(todo, jobs)
     out = Comparison(setting.config, "accuracy", tuple(methods), tuple(seeds))
-    for (method, seed), history in zip(cells, _map(todo, jobs), strict=True):
+    for method, seed in cells:
+        history = done.get((method, seed)) or next(made)
+        if on_run and (method, seed) not in done:
+            on_run(method, seed, history)
         tested = [r for r in history if r.metrics]
         if not tested or tested[-1].model_index != setting.config.num_rounds:
             raise ConfigError("nothing to compare: the task has no test data, or it is never used")
@@ -174,7 +191,8 @@ def _map(todo: Sequence[Setting], jobs: int) -> Iterator[list[ModelRecord]]:
     if jobs <= 1:
         yield from map(run_one, todo)
         return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    of_its_own = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, of_its_own, signal.signal, QUIETLY) as pool:
         try:
             yield from pool.map(run_one, todo)
         except BaseException:

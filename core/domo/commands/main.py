@@ -9,8 +9,9 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from platformdirs import user_cache_path
@@ -130,6 +131,9 @@ def simulate(
     initial_model: Annotated[
         Path | None, typer.Option(help="With --replay: x_0, where it was given to the run.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what Ctrl-C interrupted in --out.")
+    ] = False,
 ) -> None:
     """Run a federation in this process, one silo after another; no network, the same bytes.
 
@@ -138,6 +142,7 @@ def simulate(
     from domo.commands import run_flags
     from domo.commands import simulate as simulate_command
     from domo.commands.compare import Setting, parse_methods
+    from domo.commands.comparison import run_comparison
 
     flags = {
         "method": method,
@@ -163,11 +168,8 @@ def simulate(
     if replay is not None:
         from domo.commands.replay import replay_run
 
-        others = {"--config": config, "--run": run, "--compare": compare, "--seeds": seeds}
-        given = [run_flags.FLAGS[k] for k, v in flags.items() if v is not None]
-        given += [name for name, value in others.items() if value is not None]
-        if given:
-            raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")
+        beside = {"config": config, "run": run, "compare": compare, "seeds": seeds}
+        run_flags.refuse_beside_replay(flags, {**beside, "resume": resume or None})
         own = silo_data or ()
         replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, device, out)
         return
@@ -177,17 +179,22 @@ def simulate(
     setting = Setting(chosen, data_root(data), silo_name_prefix, device)
     several = run_flags.parse_seeds(seeds) if seeds else (chosen.seed,)
     run_flags.check_device(device)
+    others: dict[str, Any] = {"config": config, "run": run, "data": data, "out": out}
+    others |= {"seeds": seeds, "compare": compare, "jobs": None if jobs == 1 else jobs}
+    others |= {"device": None if device == "cpu" else device}
+    others |= {"silo_name_prefix": None if silo_name_prefix == "silo-" else silo_name_prefix}
+    again = run_flags.typed_again(flags, **others, resume=True)
     if compare is None and len(several) == 1:
         only = chosen.model_copy(update={"seed": several[0]})
-        setting = Setting(only, setting.root, setting.prefix, setting.device)
-        others = {"config": config, "run": run, "data": data}
-        others |= {"device": None if device == "cpu" else device}
-        side_by_side = run_flags.typed_again({**flags, "method": None}, **others, compare="all")
-        simulate_command.run_single(setting, out or Path("runs") / only.title, side_by_side)
+        setting = replace(setting, config=only)
+        others |= {"compare": "all", "out": None}
+        side_by_side = run_flags.typed_again({**flags, "method": None}, **others)
+        place = out or Path("runs") / only.title
+        simulate_command.run_single(setting, place, side_by_side, again, resume)
         return
     methods = parse_methods(compare) if compare else (chosen.method,)
-    folder = Path("runs") / f"compare-{chosen.task.replace(':', '.')}"
-    simulate_command.run_comparison(setting, methods, several, jobs, out or folder)
+    place = out or Path("runs") / f"compare-{chosen.task.replace(':', '.')}"
+    run_comparison(setting, methods, several, jobs, place, again, resume)
 
 
 @app.command()

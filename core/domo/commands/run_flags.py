@@ -60,6 +60,18 @@ def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) ->
     return validate(RunConfig, wanted, "the command line", names=FLAGS)
 
 
+def refuse_beside_replay(flags: Mapping[str, Any], beside: Mapping[str, Any]) -> None:
+    """See that nothing describes a run that is recorded.
+
+    Raises:
+        ConfigError: Names the first flag that does.
+    """
+    given = [FLAGS[k] for k, v in flags.items() if v is not None]
+    given += [f"--{name}" for name, value in beside.items() if value is not None]
+    if given:
+        raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")
+
+
 def typed_again(flags: Mapping[str, Any], **others: Any) -> str:
     """`domo simulate` with what it was given, as somebody types it.
 

@@ -3,20 +3,20 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import domo
-from domo.commands import compare
+from domo.commands import interrupted
 from domo.commands.compare import Setting
 from domo.commands.export import BEST
-from domo.commands.plot import plot
-from domo.errors import ConfigError
+from domo.metrics.names import primary_of
 from domo.model.card import (
     CardPoint,
     CardSilo,
@@ -29,18 +29,23 @@ from domo.model.model_file import save_model
 from domo.ops.console import console, say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
-from domo.simulated import ModelRecord, SimulationResult
+from domo.simulated import Held, ModelRecord, SimulationResult
 from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import Task
+from domo.training.falling_apart import CurvePoint, advice, falls, point
 
 
-def run_single(setting: Setting, out: Path, side_by_side: str) -> SimulationResult:
+def run_single(
+    setting: Setting, out: Path, side_by_side: str, again: str = "", resume: bool = False
+) -> SimulationResult:
     """One run, a line for each round; leaves the model and its history in `out`.
 
     Args:
         setting: The run.
         out: Folder for what is made.
         side_by_side: The command that compares methods on the same task and data.
+        again: The command that goes on with the run, should it be interrupted.
+        resume: Go on with the one that was interrupted in `out`.
     """
     config = setting.config
     say(
@@ -49,7 +54,7 @@ def run_single(setting: Setting, out: Path, side_by_side: str) -> SimulationResu
         f"{counted(config.num_rounds, 'round')}, seed {config.seed}"
     )
     task, silos = setting.load()
-    result = run_and_keep(config, task, silos, setting.device, out)
+    result = run_and_keep(config, task, silos, setting.device, out, again=again, resume=resume)
     say(f"next:    {side_by_side}    (the paper's eight methods side by side)")
     return result
 
@@ -61,8 +66,12 @@ def run_and_keep(
     device: str,
     out: Path,
     participants: Sequence[Sequence[str]] | None = None,
+    again: str = "",
+    resume: bool = False,
 ) -> SimulationResult:
     """Run a simulation, a line for each round, and leave its model and history in `out`.
+
+    Ctrl-C leaves those of the rounds that are done, and what it takes to go on.
 
     Args:
         config: The run.
@@ -71,52 +80,68 @@ def run_and_keep(
         device: Where silos compute.
         out: Folder; made if need be.
         participants: The silos of each round, where they are recorded.
+        again: The command that goes on; empty: it cannot be gone on with.
+        resume: Go on with what was interrupted in `out`.
+
+    Raises:
+        ConfigError: Nothing was interrupted there, or it was another run.
     """
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    with _progress() as bar:
+    curve: list[CurvePoint] = []
+    samples = {s.silo_id: len(s.train) for s in silos if s.train is not None}
+    place = out / interrupted.FILE
+    begin = interrupted.load_held(place, config, samples) if resume else None
+    for record in begin.history if begin else ():
+        _fall(config, curve, record)
+    newest: list[tuple[Held, SimulationResult]] = []
+    with progress() as bar:
         rounds = bar.add_task("rounds", total=len(participants or ()) or config.num_rounds)
 
         def show(record: ModelRecord) -> None:
             say(_line(config, record, len(silos)))
+            if told := _fall(config, curve, record):
+                say(told, style="yellow")
             for note in record.notes:
                 say(f"note: {note}", style="yellow")
             bar.update(rounds, completed=record.model_index, refresh=True)
 
-        result = simulate(
-            config, task, silos, device=device, on_model=show, participants=participants
-        )
+        try:
+            result = simulate(
+                config,
+                task,
+                silos,
+                device=device,
+                on_model=show,
+                participants=participants,
+                on_round=lambda held, so_far: newest.__setitem__(slice(None), [(held, so_far)]),
+                begin=begin,
+            )
+        except (KeyboardInterrupt, SystemExit):
+            if newest and again:
+                held, so_far = newest[0]
+                interrupted.save_held(place, held, config, samples)
+                _write(out, config, so_far, {"interrupted": True})
+                say(
+                    f"stopped after {counted(len(held.history), 'round')} of {config.num_rounds}: "
+                    f"the model and its history so far are in {out}\nnext:    {again}"
+                )
+            elif begin is not None:
+                say(f"stopped before another round was done\nnext:    {again}")
+            raise
     seconds = time.perf_counter() - began
 
-    metadata = {"run": config.title, "config_digest": config.digest}
-    metadata |= metadata_of(_card(config, result, silos), config)
-    save_model(out / "model.safetensors", result.layout, result.vectors, metadata)
-    if result.best is not None and result.best_index != result.history[-1].model_index:
-        about = metadata_of(_card(config, result, silos, best=True), config)
-        save_model(out / BEST, result.layout, result.best_vectors, metadata | about)
-    else:
-        (out / BEST).unlink(missing_ok=True)  # of an earlier run
-    body = {
-        "config": config.model_dump(mode="json"),
-        "config_digest": config.digest,
-        "model_digest": digest(result.x),
-        "checkpoint_digest": result.checkpoint_digest,
-        "primary_metric": result.primary_metric,
-        "best_index": result.best_index,
-        "best_value": result.best_value,
-        "best_digest": result.best_digest,
-        "stopped": result.stopped,
-        "seconds": round(seconds, 3),
-        "history": [asdict(r) for r in result.history],
-    }
-    (out / "history.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    about = metadata_of(_card(config, result, silos), config)
+    best = metadata_of(_card(config, result, silos, best=True), config) if result.best else {}
+    _write(out, config, result, {"seconds": round(seconds, 3)}, about, best)
+    place.unlink(missing_ok=True)
 
     table = Table(show_header=False)
     for name, value in result.history[-1].metrics.items():
-        table.add_row(f"test {name}", _shown(name, value))
+        table.add_row(f"test {name}", shown(name, value))
     if result.best_index is not None:
-        shown = _shown(str(result.primary_metric), result.best_value or 0.0)
-        table.add_row("best", f"{result.primary_metric} {shown} (x_{result.best_index})")
+        best_value = shown(str(result.primary_metric), result.best_value or 0.0)
+        table.add_row("best", f"{result.primary_metric} {best_value} (x_{result.best_index})")
     steps = sum(sum(r.made_by.steps) for r in result.history if r.made_by)
     table.add_row("time", f"{seconds:.1f} s for {steps} local steps and the tests")
     table.add_row("digest of the model", digest(result.x))
@@ -130,6 +155,39 @@ def run_and_keep(
     if (out / BEST).exists():
         say(f"best:    {out / BEST}")
     return result
+
+
+def _write(
+    out: Path,
+    config: RunConfig,
+    result: SimulationResult,
+    more: Mapping[str, Any],
+    about: Mapping[str, str] | None = None,
+    about_best: Mapping[str, str] | None = None,
+) -> None:
+    """The model, the best one where that is another, and the history; with their cards."""
+    metadata = {"run": config.title, "config_digest": config.digest}
+    of_model = {**metadata, **(about or {})}
+    save_model(out / "model.safetensors", result.layout, result.vectors, of_model)
+    if result.best is not None and result.best_index != result.history[-1].model_index:
+        of_best = {**metadata, **(about_best or {})}
+        save_model(out / BEST, result.layout, result.best_vectors, of_best)
+    else:
+        (out / BEST).unlink(missing_ok=True)  # of an earlier run
+    body = {
+        "config": config.model_dump(mode="json"),
+        "config_digest": config.digest,
+        "model_digest": digest(result.x),
+        "checkpoint_digest": result.checkpoint_digest,
+        "primary_metric": result.primary_metric,
+        "best_index": result.best_index,
+        "best_value": result.best_value,
+        "best_digest": result.best_digest,
+        "stopped": result.stopped,
+        **more,
+        "history": [asdict(r) for r in result.history],
+    }
+    (out / "history.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
 
 def _card(
@@ -165,41 +223,7 @@ def _card(
     )
 
 
-def run_comparison(
-    setting: Setting, methods: tuple[str, ...], seeds: tuple[int, ...], jobs: int, out: Path
-) -> compare.Comparison:
-    """Several methods and seeds; leaves every number, a table and a plot in `out`."""
-    config = setting.config
-    say(
-        f"{counted(len(methods), 'method')} x {counted(len(seeds), 'seed')} on {config.task}: "
-        f"{counted(config.expected_silos, 'silo')}, similarity {100 * config.similarity:g} %, "
-        f"{counted(config.num_rounds, 'round')}"
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    with _progress() as bar:
-        runs = bar.add_task("runs", total=len(methods) * len(seeds))
-
-        def show(method: str, seed: int, metric: str, value: float) -> None:
-            say(f"seed {seed}  {method:12} {metric} {_shown(metric, value)}")
-            bar.advance(runs)
-            bar.refresh()
-
-        result = compare.compare(setting, methods, seeds, jobs=jobs, on_done=show)
-    (out / "comparison.json").write_text(compare.to_json(result), encoding="utf-8")
-    (out / "comparison.md").write_text(compare.markdown(result), encoding="utf-8")
-    console.print(compare.rich_table(result))
-    say(f"time:    {time.perf_counter() - began:.1f} s")
-    say(f"numbers: {out / 'comparison.json'}\ntable:   {out / 'comparison.md'}")
-    try:
-        plot(result, out / "comparison.png")
-        say(f"plot:    {out / 'comparison.png'}")
-    except ConfigError as error:
-        say(f"no plot: {error}", style="yellow")
-    return result
-
-
-def _progress() -> AbstractContextManager[Progress]:
+def progress() -> AbstractContextManager[Progress]:
     """A live bar below the lines, on a terminal only; drawn by whoever prints the lines."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     disable = not console.is_terminal
@@ -213,16 +237,28 @@ def _progress() -> AbstractContextManager[Progress]:
     )
 
 
+def _fall(config: RunConfig, curve: list[CurvePoint], record: ModelRecord) -> str:
+    """Put a model on the curve; says that the run falls apart, where this one makes it certain."""
+    name = primary_of(record.metrics, config.primary_metric)
+    loss = record.made_by.train_loss if record.made_by else None
+    curve.append(point(record.model_index, record.metrics, name, loss))
+    found = falls(curve, name or "loss", config.better_of(name or "loss") or "higher")
+    if not found or found[-1].model_index != record.model_index:
+        return ""
+    return f"it falls apart: {found[-1].sign}. {advice(config, found[-1].best, is_kept=True)}"
+
+
 def _line(config: RunConfig, record: ModelRecord, num_silos: int) -> str:
     width = len(str(config.num_rounds))
     parts = [f"round {record.model_index:{width}}/{config.num_rounds}"]
     first = sorted(record.metrics, key=lambda name: name != "accuracy")
-    parts += [f"test {name} {_shown(name, record.metrics[name])}" for name in first]
+    parts += [f"test {name} {shown(name, record.metrics[name])}" for name in first]
     if made := record.made_by:
         parts.append(f"train loss {made.train_loss:.4f}")
         parts.append(f"{len(made.participants)} of {num_silos} silos")
     return "  ".join(parts)
 
 
-def _shown(name: str, value: float) -> str:
+def shown(name: str, value: float) -> str:
+    """A number as people read it: accuracy in per cent."""
     return f"{100 * value:.2f} %" if name == "accuracy" else f"{value:.4f}"

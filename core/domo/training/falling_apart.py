@@ -6,7 +6,7 @@ were set by curves of real runs, which the tests hold.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from domo.run_config import RunConfig
@@ -25,28 +25,36 @@ class CurvePoint(NamedTuple):
     """A server model that was tested.
 
     Attributes:
-        index: The i of x_i; the model after round i.
+        model_index: The i of x_i; the model after round i.
         loss: Test loss; None: the task gives none.
         value: The number that the run is judged by, such as accuracy; None: it is the loss.
         train_loss: Mean training loss of the round that made it.
     """
 
-    index: int
+    model_index: int
     loss: float | None
     value: float | None = None
     train_loss: float | None = None
+
+
+def point(
+    index: int, numbers: Mapping[str, float], name: str | None, train_loss: float | None
+) -> CurvePoint:
+    """A model's place on the curve: by its test numbers, of which `name` is what the run is for."""
+    value = None if name in (None, "loss") else numbers.get(str(name))
+    return CurvePoint(index, numbers.get("loss"), value, train_loss)
 
 
 class Fall(NamedTuple):
     """A time that a run falls apart.
 
     Attributes:
-        index: The model at which it was certain.
+        model_index: The model at which it was certain.
         best: The model that was best before.
         sign: What shows it, in words.
     """
 
-    index: int
+    model_index: int
     best: int
     sign: str
 
@@ -68,7 +76,7 @@ def falls(
         bad = 0 if sign is None else bad + 1
         if sign is not None and bad == (1 if _is_broken(test) else IN_A_ROW):
             best = _best(tests[:i], better == "higher")
-            found.append(Fall(test.index, best.index if best else 0, sign))
+            found.append(Fall(test.model_index, best.model_index if best else 0, sign))
             bad = max(bad, IN_A_ROW)  # said; a broken test does not say it again
     return found
 
@@ -108,7 +116,7 @@ def _best(tests: Sequence[CurvePoint], higher: bool) -> CurvePoint | None:
 def _signs(tests: Sequence[CurvePoint], name: str, higher: bool) -> Iterator[str]:
     """What is wrong with the last of some tests, beside those before."""
     last, before = tests[-1], tests[:-1]
-    at = f"after round {last.index}"
+    at = f"after round {last.model_index}"
     if _is_broken(last):
         yield f"the test {at} gives numbers that are not finite"
         return
@@ -117,25 +125,25 @@ def _signs(tests: Sequence[CurvePoint], name: str, higher: bool) -> Iterator[str
         return
     tried = [t for t in before if t.loss is not None and math.isfinite(t.loss)]
     lowest = min(tried, key=lambda t: t.loss or 0.0, default=None)
-    rises = best.value is not None and best.index > last.index - IN_A_ROW
+    rises = best.value is not None and best.model_index > last.model_index - IN_A_ROW
     if lowest is not None and lowest.loss and last.loss is not None and not rises:
         times = last.loss / lowest.loss
         if times > LOSS_TIMES:
             yield (
                 f"the test loss {at}, {last.loss:.3g}, is {times:.2g} times its best, "
-                f"{lowest.loss:.3g} after round {lowest.index}"
+                f"{lowest.loss:.3g} after round {lowest.model_index}"
             )
     if best.value and last.value is not None:
         lost = (best.value - last.value if higher else last.value - best.value) / abs(best.value)
         if lost > SHARE_LOST:
             yield (
                 f"{name} {at}, {last.value:.3g}, is {100 * lost:.0f} % worse than its best, "
-                f"{best.value:.3g} after round {best.index}"
+                f"{best.value:.3g} after round {best.model_index}"
             )
     losses = [t.train_loss for t in before if t.train_loss is not None]
     first = losses[0] if losses and min(losses) < losses[0] / 2 else math.inf
     if last.train_loss is not None and last.train_loss > first:
         yield (
-            f"the training loss of round {last.index}, {last.train_loss:.3g}, is back above that "
-            f"of the first, {first:.3g}"
+            f"the training loss of round {last.model_index}, {last.train_loss:.3g}, is back above "
+            f"that of the first, {first:.3g}"
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.monitor.activity import Signs
+from domo_server.monitor.falling import Falling
 from domo_server.monitor.stall import BROKEN_S, Stall, Why
 from domo_server.runs.run import Run
 from domo_server.silos.session import Session
@@ -50,6 +51,7 @@ class Watch:
     def __init__(self, coordinator: Coordinator, floor_s: float):
         self._c, self._floor_s, self._up_s = coordinator, floor_s, coordinator.clock()
         self._signs = Signs(floor_s)
+        self._falling = Falling(coordinator.store)
         self._looked_at = self._up_s
         self._shown: dict[str, str | None] = {}
         self._away: dict[str, Session] = {}
@@ -105,6 +107,7 @@ class Watch:
         run = self._c.queue.current
         if run is None:
             return
+        self._falling.look(run)
         if run is not self._run or self._stall is None:
             if self._run is None or self._run.run_id != run.run_id:
                 self.stalled = None

@@ -23,7 +23,7 @@ def values(*numbers: float | None, loss: float | None = None) -> list[CurvePoint
 
 def test_the_example_that_fell_apart_is_told_long_before_its_end() -> None:
     (fall,) = falls(points_of(README_0_1))
-    assert (fall.index, fall.best) == (20, 7)
+    assert (fall.model_index, fall.best) == (20, 7)
     assert fall.sign == (
         "the test loss after round 20, 6.64, is 4.2 times its best, 1.56 after round 6"
     )
@@ -52,20 +52,20 @@ def test_noisy_runs_of_every_method_do_not(method: str) -> None:
 def test_more_tests_take_nothing_back() -> None:
     whole = points_of(README_0_1)
     for n in range(len(whole)):
-        assert falls(whole[:n]) == [f for f in falls(whole) if f.index < n]
+        assert falls(whole[:n]) == [f for f in falls(whole) if f.model_index < n]
 
 
 def test_it_is_said_once_each_time() -> None:
     good, bad = [0.8] * 3, [0.5] * (IN_A_ROW + 3)
     found = falls(values(*good, *bad, *good, *bad))
-    assert [f.index for f in found] == [3 + IN_A_ROW - 1, 3 + IN_A_ROW + 3 + 3 + IN_A_ROW - 1]
+    assert [f.model_index for f in found] == [3 + IN_A_ROW - 1, 3 + IN_A_ROW + 3 + 3 + IN_A_ROW - 1]
     assert "accuracy after round 7, 0.5, is 38 % worse than its best, 0.8" in found[0].sign
     assert falls(values(*good, *bad[: IN_A_ROW - 1], 0.79, *bad[: IN_A_ROW - 1])) == []
 
 
 def test_a_number_that_is_to_fall_and_one_without_a_loss() -> None:
     found = falls(values(2.0, 1.0, *[1.5] * IN_A_ROW), "error", "lower")
-    assert [(f.index, f.best) for f in found] == [(IN_A_ROW + 1, 1)]
+    assert [(f.model_index, f.best) for f in found] == [(IN_A_ROW + 1, 1)]
     only_loss = [CurvePoint(i, loss) for i, loss in enumerate([1.0, *[4.0] * IN_A_ROW])]
     assert [f.best for f in falls(only_loss)] == [0]
     assert falls([]) == falls(values(None, None)) == falls(values(0.0, 0.0)) == []
@@ -75,14 +75,14 @@ def test_what_is_not_finite_is_told_at_once_and_once() -> None:
     found = falls(
         [CurvePoint(i, loss) for i, loss in enumerate([1.0, math.nan, math.inf, math.nan])]
     )
-    assert [f.index for f in found] == [1]
+    assert [f.model_index for f in found] == [1]
     assert "not finite" in found[0].sign
 
 
 def test_a_training_loss_that_is_back_where_it_began() -> None:
     losses = [2.0, 0.5, *[2.5] * IN_A_ROW]
     found = falls([CurvePoint(i, 1.0, 0.5, loss) for i, loss in enumerate(losses)])
-    assert [f.index for f in found] == [IN_A_ROW + 1]
+    assert [f.model_index for f in found] == [IN_A_ROW + 1]
     assert found[0].sign.endswith("2.5, is back above that of the first, 2")
 
 

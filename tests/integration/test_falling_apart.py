@@ -1,0 +1,47 @@
+"""A run that falls apart is an event with advice, once; not again after a restart."""
+
+from pathlib import Path
+
+from domo.training.falling_apart import IN_A_ROW
+from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
+
+GOOD, BAD = (0.5, 0.8), (0.3,) * (IN_A_ROW + 1)
+
+
+async def one_round(lab: Lab, accuracy: float) -> None:
+    """A round of all silos, whose model was tested; the watch looks once it is closed."""
+    r = lab.run.state.round_index
+    sums = {"accuracy": (100 * accuracy, 100.0), "loss": (100.0, 100.0)}
+    lab.store.add_evaluation(RUN_ID, r, SILOS[0], sums)
+    await lab.send_all(*SILOS)
+    await lab.round_open(r + 1)
+    lab.watch.look()
+    task = lab.watch._falling._task
+    assert task is not None
+    await task
+
+
+def test_it_is_said_once_with_what_to_try_and_not_again_after_a_restart(tmp_path: Path) -> None:
+    rounds = len(GOOD) + len(BAD) + 2
+
+    async def go() -> None:
+        async with opened(tmp_path, num_rounds=rounds, evaluate_every=1) as lab:
+            for accuracy in (*GOOD, *BAD[:-2]):
+                await one_round(lab, accuracy)
+            assert await lab.events("falls-apart") == []
+            for accuracy in BAD[-2:]:
+                await one_round(lab, accuracy)
+            (said,) = await lab.events("falls-apart")
+            assert said == (
+                "r falls apart: accuracy after round 6, 0.3, is 62 % worse than its best, 0.8 "
+                "after round 1. Begin again with local_lr = 0.01, lr_milestones = [0.6, 0.8], "
+                "weight_decay = 0.01. The best model so far is that after round 1, which is kept"
+            )
+        async with life(tmp_path, num_rounds=rounds, evaluate_every=1) as lab:
+            lab.watch.look()
+            task = lab.watch._falling._task
+            assert task is not None
+            await task
+            assert len(await lab.events("falls-apart")) == 1
+
+    play(go())
