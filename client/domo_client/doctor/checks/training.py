@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from platformdirs import user_cache_path
 
-from domo.errors import ConfigError, DivergenceError, DomoError
+from domo.errors import ConfigError, DataError, DivergenceError, DomoError
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.names import shown
@@ -135,6 +135,8 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
             yield unchecked(f"{name}: no data are given", f"it wants {error}")
         except DomoError as error:
             mend = _hint(setup) or "bring the data into the form that the text names"
+            if is_named(name) and isinstance(error, DataError):
+                mend += "; docs/data.md says what is read"
             yield problem(f"{name}: {error}", mend)
         else:
             facts.works[name] = work

@@ -32,6 +32,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 FEW = 1 / 8
 """Share of the range below which the values of a whole part are hardly an image."""
+ALIKE = 0.02
+"""Difference of two aspects that nobody sees."""
+BECOME = {
+    "squeeze": "of another shape, squeezed (images.aspect in the run keeps it)",
+    "pad": "of another shape, between black bars",
+    "crop": "of another shape, cut at both ends",
+}
 NAMED = 20
 """Files that the log names where more are wrong."""
 
@@ -80,14 +87,17 @@ class _Tally:
     large: tuple[int, int] = (0, 0)
     grey: int = 0
     files: int = 0
+    reshaped: int = 0
 
-    def add(self, decoded: Decoded, path: Path) -> None:
+    def add(self, decoded: Decoded, path: Path, images: ImageSettings) -> None:
         depth = self.depths.setdefault(decoded.depth, _Depth(decoded.bounds))
         depth.count += 1
         depth.low, depth.high = min(depth.low, decoded.low), max(depth.high, decoded.high)
         self.small, self.large = min(self.small, decoded.size), max(self.large, decoded.size)
         self.files += 1
         self.grey += decoded.grey
+        width, height = decoded.size
+        self.reshaped += abs(width * images.height / (height * images.width) - 1) > ALIKE
         for note in decoded.notes:
             self.note(note, path)
 
@@ -95,7 +105,7 @@ class _Tally:
         self.notes[text] += 1
         self.examples.setdefault(text, shown(path))
 
-    def facts(self) -> list[str]:
+    def facts(self, images: ImageSettings) -> list[str]:
         depths = (
             f"{d.count:,} of {name}, values {d.low:g} to {d.high:g}"
             for name, d in sorted(self.depths.items())
@@ -105,7 +115,8 @@ class _Tally:
             sizes += " to " + "x".join(map(str, self.large))
         colour = self.files - self.grey
         mixed = f"; {self.grey:,} grey, {colour:,} in colour" if self.grey and colour else ""
-        return [f"{'; '.join(depths)}; {sizes} pixels{mixed}"] if self.files else []
+        shape = f"; {self.reshaped:,} {BECOME[images.aspect]}" if self.reshaped else ""
+        return [f"{'; '.join(depths)}; {sizes} pixels{mixed}{shape}"] if self.files else []
 
 
 def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pixels:
@@ -140,7 +151,7 @@ def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pi
             i = len(labels)
             pixels[i] = one
             labels.append(file.label)
-            tally.add(decoded, file.path)
+            tally.add(decoded, file.path, images)
             other = alike.setdefault(xxh3_64_intdigest(pixels[i].data), file)
             if other.label != file.label:
                 tally.note("the pixels of an image of another class", file.path)
@@ -148,7 +159,7 @@ def read(files: Sequence[LabelledFile], images: ImageSettings, where: str) -> Pi
         raise DataError(_refusal(refused, len(files)))
     notes = list(_judged(tally, images, where))
     kept = torch.from_numpy(pixels[: len(labels)])
-    return Pixels(kept, torch.tensor(labels, dtype=torch.int64), tally.facts(), notes)
+    return Pixels(kept, torch.tensor(labels, dtype=torch.int64), tally.facts(images), notes)
 
 
 def _room(n: int, images: ImageSettings, dtype: type[np.generic]) -> NDArray[Any]:

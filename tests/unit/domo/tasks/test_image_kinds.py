@@ -720,7 +720,7 @@ def test_facts_say_depths_values_sizes_and_what_is_grey(tmp_path: Path) -> None:
     )
     assert read(Row("", GOOD), tmp_path).facts == [
         "1 of 16 bits, values 0 to 65520; 2 of 8 bits, values 0 to 255; 64x64 to 90x30 pixels; "
-        "2 grey, 1 in colour"
+        "2 grey, 1 in colour; 1 of another shape, squeezed (images.aspect in the run keeps it)"
     ]
 
 
