@@ -147,6 +147,7 @@ def show_run(coordinator: Coordinator, run_id: str, as_json: bool) -> None:
         "all silos in all rounds": "" if run.complete is None else "yes" if run.complete else "no",
         "roster": ", ".join(run.roster),
         "waiting for": ", ".join(run.waiting_for),
+        "data": "; ".join(run.meaning),
         "created": local_time(run.created_at),
         "started": local_time(run.started_at),
         "ended": local_time(run.finished_at),

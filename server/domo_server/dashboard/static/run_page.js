@@ -55,6 +55,7 @@ export class RunPage {
           { class: "badge", "data-state": "STALLED", hidden: true }), f("state", "span", { class: "badge" }),
           h("span", { class: "grow" }), actions),
         f("about", "p", { class: "muted" }),
+        f("meaning", "p", { class: "muted breaks" }),
         f("tags", "ul", { class: "tags", "aria-label": "Tags", hidden: true }),
         f("notes", "p", { class: "notes", hidden: true }),
         h("div", { class: "row wrap" }, f("round", "span", { class: "strong" }),
@@ -114,6 +115,7 @@ export class RunPage {
     part.notes.hidden = !run.notes && !run.archived;
     setText(part.notes, [run.archived ? "Archived." : "", run.notes].filter(Boolean).join("\n"));
     setText(part.about, aboutWords({ num_params: history.detail?.num_params, ...run }));
+    setText(part.meaning, (run.meaning ?? history.detail?.meaning ?? []).join("; "));
     setText(part.round, roundWords(run));
     setText(part.left, timeLeft(run, elapsed, state.status.silos));
     part.progress.value = run.num_rounds ? run.rounds_done / run.num_rounds : 0;

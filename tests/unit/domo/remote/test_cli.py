@@ -512,3 +512,12 @@ def test_one_run_and_runs_side_by_side(federation: Federation) -> None:
     assert refused(2, "compare", "2-domo").startswith("what with what?")
     assert refused(6, "compare", "2-domo", "9-none").startswith("no run '9-none'")
     assert refused(6, "run", "9-none").startswith("no run '9-none'")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_run_says_what_its_data_mean(federation: Federation) -> None:
+    federation.run_list[0] = federation.run_list[0].model_copy(
+        update={"meaning": ["2 classes: cat (0), dog (1)", "version '2' of the task"]}
+    )
+    shown = domo("run", federation.run_list[0].run_id).split()
+    assert " data 2 classes: cat (0), dog (1); version '2' of the task " in f" {' '.join(shown)} "
