@@ -125,6 +125,15 @@ def test_an_address_that_makes_no_sense_is_the_usual_view(page: Page) -> None:
     assert sorted(again.split("&")) == sorted(asked.split("&"))
 
 
+def test_what_an_address_cannot_mean_is_said(page: Page) -> None:
+    look(page, f"{RUN}?x=miles&smooth=2&chart=none&log=loss")
+    said_so = page.text("#alert-address")
+    assert "x=miles, smooth=2, which means nothing here" in said_so
+    page.find(chart("accuracy", "canvas"))
+    look(page, f"{RUN}?x=time&smooth=0.5&zoom=0,100&silos=each&log=loss")
+    page.until(lambda: not page.driver.find_element("id", "alert-address").is_displayed(), "well")
+
+
 def test_each_name_of_a_task_is_a_chart(page: Page) -> None:
     look(page, RUN)
     names = page.driver.execute_script(

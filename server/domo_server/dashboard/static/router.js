@@ -1,6 +1,6 @@
 // Which page is shown: the part of the address after #. One document, so the stream goes on.
 
-import { VIEW_WORDS } from "./charts/view.js";
+import { VIEW_WORDS, badValues } from "./charts/view.js";
 
 const PAGES = [
   ["overview", /^\/?$/],
@@ -29,6 +29,7 @@ function decoded(part) {
 /** What is wrong with a query, in words; null: nothing. */
 function unknownIn(page, query) {
   const words = [...new Set(query.keys())].filter((word) => !KNOWN[page].includes(word));
+  if (KNOWN[page].includes("zoom")) words.push(...badValues(query));
   if (!words.length) return null;
   const known = KNOWN[page].length ? `Known here: ${KNOWN[page].join(", ")}.` : "This page takes none.";
   return `This address has ${words.join(", ")}, which means nothing here and is passed over. ${known}`;

@@ -140,9 +140,10 @@ export class Board {
     this.full = [0, this.view.x === "round" ? Math.max(...entries.map(({ run }) => lastRound(run)))
       : roomFor(entries, axis)];
     this.specs = specsOf(entries);
-    const wanted = this.view.charts ?? usualCharts(this.specs);
     const all = [...this.specs.tests, ...this.specs.training];
-    const shown = all.filter(({ key }) => wanted.includes(key));
+    const pick = (wanted) => all.filter(({ key }) => wanted?.includes(key));
+    const chosen = pick(this.view.charts); // of another run's names none may be here
+    const shown = chosen.length ? chosen : pick(usualCharts(this.specs));
     const rounds = entries.flatMap(({ history }) => history.rounds);
     this.toolbar.update(all, shown.map(({ key }) => key), { hasSilos,
       hasTimes: rounds.some((round) => round.opened_at), hasBytes: rounds.some((round) => round.sent) });

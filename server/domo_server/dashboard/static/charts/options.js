@@ -4,8 +4,8 @@ import { alone } from "./series.js";
 
 const DASHES = [[], [6, 4], [2, 3]];
 
-/** A colour with so much of it. */
-const faded = (colour, alpha) =>
+/** A colour with so much of it; a plot that is replaced may draw once more, of colours that are gone. */
+const faded = (colour = "transparent", alpha = 1) =>
   (alpha < 1 ? colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`) : colour);
 
 function series(chart, { look, dash, width, alpha }) {

@@ -6,6 +6,23 @@ const MOST_SMOOTH = 0.99;
 /** What the query of a page with charts may say of them. */
 export const VIEW_WORDS = ["x", "smooth", "log", "zoom", "chart", "silos", "hide", "pick"];
 
+function range(text) {
+  const [from, to, ...more] = text.split(",").map(Number);
+  return Number.isFinite(from) && Number.isFinite(to) && from < to && !more.length ? [from, to] : null;
+}
+
+const CHECKS = {
+  x: (value) => Object.hasOwn(AXES, value),
+  smooth: (value) => Number(value) >= 0 && Number(value) < 1,
+  zoom: (value) => range(value) !== null,
+  silos: (value) => value === "each",
+};
+
+/** What of a query cannot be shown: "x=foo" each. */
+export const badValues = (query) => Object.entries(CHECKS)
+  .filter(([key, fits]) => query.has(key) && !fits(query.get(key)))
+  .map(([key]) => `${key}=${query.get(key)}`);
+
 /**
  * What the query of an address says; what is missing or makes no sense is as it is at first.
  *
@@ -14,16 +31,15 @@ export const VIEW_WORDS = ["x", "smooth", "log", "zoom", "chart", "silos", "hide
  * have a line for each silo, `hide` and `pick` ids of lines.
  */
 export function readView(query) {
-  const smooth = Number(query.get("smooth") ?? 0);
-  const zoom = (query.get("zoom") ?? "").split(",").map(Number);
+  const known = (key) => (query.has(key) && CHECKS[key](query.get(key)) ? query.get(key) : null);
   const charts = query.getAll("chart");
   return {
-    x: Object.hasOwn(AXES, query.get("x") ?? "") ? query.get("x") : "round",
-    smooth: smooth >= 0 && smooth < 1 ? Math.min(MOST_SMOOTH, smooth) : 0,
+    x: known("x") ?? "round",
+    smooth: Math.min(MOST_SMOOTH, Number(known("smooth") ?? 0)),
     log: query.getAll("log"),
-    zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null,
+    zoom: range(known("zoom") ?? ""),
     charts: charts.length ? charts : null,
-    each: query.get("silos") === "each",
+    each: known("silos") !== null,
     hide: query.getAll("hide"),
     pick: query.getAll("pick"),
   };
