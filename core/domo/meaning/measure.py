@@ -242,9 +242,14 @@ def _label(value: Any) -> int | None:
 
 
 def _shape(inputs: Sequence[Tensor]) -> tuple[int | None, ...] | None:
-    """Sizes that all of them have; those in which they differ are None."""
+    """Sizes that all of them have; those in which they differ are None, as that of a sequence.
+
+    A silo pads its texts to the longest that it has.
+    """
     if len(inputs) < 2 or len({x.ndim for x in inputs}) > 1 or inputs[0].ndim > 16:
         return None
+    if inputs[0].ndim == 1 and not inputs[0].is_floating_point():
+        return (None,)
     sizes = zip(*(x.shape for x in inputs), strict=True)
     return tuple(n[0] if len(set(n)) == 1 else None for n in sizes)
 

@@ -69,6 +69,8 @@ def test_what_varies_is_not_fixed() -> None:
     items = [(torch.zeros(3, 8, n), 0) for n in (5, 6, 7)]
     assert meaning_of(Items(items)).input.shape == (3, 8, None)
     assert meaning_of(Items(items[:1])).input.shape is None, "one example tells nothing"
+    texts = [(torch.zeros(128, dtype=torch.int64), 0)] * 3
+    assert meaning_of(Items(texts)).input.shape == (None,), "padded to the longest of this silo"
     items = [(torch.zeros(3, 8), 0), (torch.zeros(3), 0)]
     assert meaning_of(Items(items)).input.shape is None
 
