@@ -32,6 +32,7 @@ from domo.training.initial import build_initial, build_model
 from domo.training.local_round import LocalRound
 from domo.training.ready import look, look_of
 from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
 from domo.update_format import decode, encode_result
 
@@ -95,7 +96,8 @@ def simulate(
 
     given = load_model(Path(config.initial_model)) if config.initial_model else None
     layout, vectors = given[:2] if given else build_initial(task, config.seed)
-    flat = FlatModel(build_model(task, config.seed).to(device))
+    with task_errors(f"the model cannot be put on {device}"):
+        flat = FlatModel(build_model(task, config.seed).to(device))
     layout.check_same(flat.layout)
     flat.load(Section.FROZEN, vectors[Section.FROZEN])
     x = vectors[Section.TRAINABLE]

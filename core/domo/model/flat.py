@@ -133,11 +133,20 @@ class FlatModel:
             return torch.cat(parts).cpu() if parts else torch.empty(0)
         return as_bytes(tensors)
 
+    def frozen_digests(self) -> dict[str, str]:
+        """Digest of each frozen parameter."""
+        names = [e.name for e in self.layout.section(Section.FROZEN)]
+        return {name: digest(as_bytes([self._own[name]])) for name in names}
+
     def _held(self, section: Section) -> list[Tensor]:
         """The tensors of a section as the module holds them now."""
         held = tensors_of(self.module)
-        wanted = {e.name: _kind(self._own[e.name], e.section) for e in self.layout.entries}
-        now = {name: _kind(tensor, kind) for name, (tensor, kind) in held.items()}
+        sections = {e.name: e.section for e in self.layout.entries}
+        wanted = {name: _kind(self._own[name], section) for name, section in sections.items()}
+        now = {}
+        for name, (tensor, kind) in held.items():
+            later = kind is Section.FROZEN and sections.get(name) is Section.TRAINABLE
+            now[name] = _kind(tensor, Section.TRAINABLE if later else kind)
         names = [*wanted, *(name for name in now if name not in wanted)]
         changed = [
             f"{name} was {wanted.get(name, 'not there')} and is {now.get(name, 'not there')}"
@@ -166,5 +175,6 @@ def _writable(tensor: Tensor) -> bool:
 
 def _kind(tensor: Tensor, section: Section) -> str:
     """What a tensor has to remain. A parameter may be frozen later."""
-    of = "buffer" if section in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER) else "parameter"
+    names = {Section.TRAINABLE: "parameter", Section.FROZEN: "frozen parameter"}
+    of = names.get(section, "buffer")
     return f"a {of} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

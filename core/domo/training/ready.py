@@ -124,6 +124,7 @@ def look(
     device = flat.vector.device
     sections = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
     before = {section: flat.read(section) for section in sections}
+    frozen = flat.frozen_digests()
     notes: list[str] = []
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
@@ -133,6 +134,12 @@ def look(
                 notes += _look_at_training(task, flat, train, how)
             flat.check()
             flat.read(Section.FLOAT_BUFFER)
+            changed = [name for name, d in flat.frozen_digests().items() if d != frozen[name]]
+            if changed:
+                raise TaskError(
+                    f"the frozen parameter {changed[0]} changes in training, and would not travel: "
+                    "make what follows the model (a teacher, a mean of its weights) a buffer"
+                )
         finally:
             for section, values in before.items():
                 flat.load(section, values)

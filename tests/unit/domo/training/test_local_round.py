@@ -12,6 +12,7 @@ from domo.errors import (
     IncompleteRoundError,
     RoundError,
     StrayParameterError,
+    TaskError,
 )
 from domo.methods import Kernel
 from domo.model.flat import FlatModel
@@ -378,3 +379,13 @@ def test_a_round_that_only_evaluates_gives_no_batches() -> None:
 
 def test_kernels_are_plain_values() -> None:
     assert numbers().kernel == Kernel(0.5, 0.5, 0.5, 1.0, 0.0, "pre", False)
+
+
+def test_what_a_loop_of_ones_own_gives_is_said_in_words() -> None:
+    rnd = local_round()
+    with pytest.raises(TaskError, match=r"must give metric -> \(sum, count\), and gives 0\.5"):
+        rnd.evaluate(lambda model, batch: 0.5, [torch.zeros(1)])
+    with pytest.raises(TaskError, match="must be a sum and its count"):
+        rnd.evaluate(lambda model, batch: {"accuracy": 0.5}, [torch.zeros(1)])
+    with pytest.raises(TaskError, match="list_iterator is no map-style dataset"):
+        next(rnd.batches(iter([1, 2])))

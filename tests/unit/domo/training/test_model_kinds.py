@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, prune
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import domo
@@ -128,6 +128,47 @@ class Changing(nn.Module):
             ema = 0.9 * self.ema[:4] + 0.1 * x.mean(0)
             self.ema = torch.cat([ema, ema]) if self.grows else ema
         out: Tensor = self.layer(x - self.ema[:4])
+        return out
+
+
+class Adapter(nn.Module):
+    """Two narrow matrices beside a frozen layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(4, 3).requires_grad_(False)
+        self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.base(x) + self.up(self.down(x))
+        return out
+
+
+class Teacher(nn.Module):
+    """A frozen copy that follows the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.teacher = nn.Linear(4, 3), nn.Linear(4, 3).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.teacher.weight.data.mul_(0.9).add_(self.layer.weight.detach(), alpha=0.1)
+        out: Tensor = self.layer(x) + self.teacher(x)
+        return out
+
+
+class Unfreezing(nn.Module):
+    """A frozen layer that is to be trained later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.first.requires_grad_(True)
+        out: Tensor = self.last(self.first(x))
         return out
 
 
@@ -253,6 +294,20 @@ MODELS: dict[str, tuple[Any, str]] = {
     "tied weights": (model(tied), WORKS),
     "a module in two places": (model(shared), WORKS),
     "frozen parameters": (model(half_frozen), WORKS),
+    "a frozen teacher that follows the model": (
+        model(Teacher),
+        "the frozen parameter teacher.weight changes in training, and would not travel",
+    ),
+    "a layer that is unfrozen later": (
+        model(Unfreezing),
+        "first.weight was a frozen parameter float32[4, 4] and is a parameter float32[4, 4]",
+    ),
+    "pruned weights": (
+        model(lambda: prune.random_unstructured(nn.Linear(4, 3), "weight", 0.5)),
+        WORKS,
+    ),
+    "an observer that begins at inf and -inf": (model(lambda: Hidden(Ranged())), WORKS),
+    "an adapter on frozen weights": (model(Adapter), WORKS),
     "all parameters frozen": (
         model(lambda: nn.Linear(4, 3).requires_grad_(False)),
         "no trainable parameter (requires_grad is off for all)",
@@ -334,6 +389,21 @@ MODELS: dict[str, tuple[Any, str]] = {
         "silo-0: evaluate(model, batch) fails: RuntimeError: mat1 and mat2 shapes",
     ),
 }
+
+
+class Ranged(nn.Module):
+    """What quantisation keeps of its inputs: the least and the largest value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("least", torch.tensor(INF))
+        self.register_buffer("most", torch.tensor(-INF))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.least = torch.minimum(self.least, x.detach().min())
+            self.most.copy_(torch.maximum(self.most, x.detach().max()))
+        return x
 
 
 class Scratch(nn.Module):
