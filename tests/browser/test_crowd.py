@@ -62,7 +62,9 @@ def test_who_needs_somebody_comes_first(overview: Page) -> None:
 
 
 def test_the_legend_has_the_middle_and_both_ends(overview: Page) -> None:
-    entries = overview.text(f"{NORM} .legend").replace("\n", " ")
+    legend = f"{NORM} .legend"
+    overview.until(lambda: "33.5" in overview.text(legend), "the numbers of the rounds")
+    entries = overview.text(legend).replace("\n", " ")
     assert "median 33.5" in entries
     assert "quartiles 21.8 \u2013 45.3" in entries
     for silo, value in (("silo-47", "57.0"), ("silo-45", "55.0"), ("silo-02", "12.0")):

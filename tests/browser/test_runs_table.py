@@ -63,7 +63,8 @@ def address(page: Page) -> str:
 def test_it_sorts_by_any_column_and_the_address_says_how(table: Page) -> None:
     assert rows(table) == ["11", "10", "9", "7", "6", "2", "5", "3", "2", "1"]
     for words, first, last, said in (
-        ("Accuracy", "5", "2", "-accuracy"),
+        ("Result", "3", "2", "-result"),
+        ("Best", "3", "1", "-best"),
         ("Loss", "5", "2", "loss"),
         ("Trained", "3", "2", "trained"),
         ("Rounds", "11", "2", "-rounds"),
@@ -77,6 +78,10 @@ def test_it_sorts_by_any_column_and_the_address_says_how(table: Page) -> None:
         table.until(lambda said=said: address(table) == f"#/runs?sort={said}", said)
         table.until(lambda first=first: rows(table)[0] == first, f"by {words}: {rows(table)}")
         assert rows(table)[-1] == last, f"by {words}"
+    auc = "#runs [data-key='3-fedavgslm-03']"
+    assert table.text(f"{auc} [data-f=result]") == "0.912"
+    assert table.text(f"{auc} [data-f=metric]") == "auc"
+    assert table.text(f"{auc} [data-f=when]") == "round 9"
     head = table.find("#runs-head [aria-sort]")
     assert (head.text, head.get_attribute("aria-sort")) == ("Run", "ascending")
     head.find_element("css selector", "button").click()

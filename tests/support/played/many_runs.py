@@ -39,6 +39,10 @@ def history(num_silos: int = 16, num_runs: int = 12) -> Federation:
                 roster=["silo-00"],
             )
         )
+    judged = {"latest": {"auc": 0.912}, "primary_metric": "auc", "primary_better": "higher"}
+    best = {"primary_value": 0.912, "best_index": 9, "best_value": 0.934}
+    (place,) = (i for i, run in enumerate(it.run_list) if run.name == "fedavgslm-03")
+    it.run_list[place] = it.run_list[place].model_copy(update={**judged, **best})
     return it
 
 

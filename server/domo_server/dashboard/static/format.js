@@ -69,7 +69,7 @@ export function formatAgo(x) {
 
 /** The time of day of an ISO instant, here. */
 export function formatClock(iso, seconds = true) {
-  const when = new Date(iso);
+  const when = new Date(iso ?? Number.NaN); // null would be 1970
   if (Number.isNaN(when.getTime())) return NONE;
   const options = { hour: "2-digit", minute: "2-digit", hour12: false };
   return when.toLocaleTimeString("en-GB", seconds ? { ...options, second: "2-digit" } : options);
@@ -77,7 +77,7 @@ export function formatClock(iso, seconds = true) {
 
 /** Day and time of an ISO instant, here. */
 export function formatDay(iso) {
-  const when = new Date(iso);
+  const when = new Date(iso ?? Number.NaN); // null would be 1970
   if (Number.isNaN(when.getTime())) return NONE;
   const day = when.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
   return `${day}, ${formatClock(iso, false)}`;

@@ -1,10 +1,17 @@
 // The table of runs: its columns, what they sort by, and which runs fit a choice.
 
+import { formatTest, mainTest } from "./charts/specs.js";
 import { besideTraining, trainedSeconds } from "./durations.js";
 import { renderTags } from "./edit_run.js";
 import { h, setAttr, setText } from "./dom.js";
-import { formatCount, formatDay, formatDuration, formatLoss, formatPercent } from "./format.js";
+import { formatCount, formatDay, formatDuration, formatLoss } from "./format.js";
 import { STATE_WORDS, hasEnded } from "./header.js";
+
+/** What a run is judged by, and its newest value. */
+function result(run) {
+  const { metric } = mainTest(run);
+  return { metric, value: metric === "accuracy" ? run.accuracy : run.latest?.[metric] };
+}
 
 /** The columns that sort: {key, words, look, first}; `first` is the way that one click gives. */
 export const COLUMNS = [
@@ -13,7 +20,8 @@ export const COLUMNS = [
   { key: "task", words: "Task", look: "roomy", of: (run) => run.task.toLowerCase() },
   { key: "state", words: "State", of: (run) => (run.stalled ? " " : STATE_WORDS[run.state] ?? run.state) },
   { key: "rounds", words: "Rounds", look: "num wide", first: "-", of: (run) => run.rounds_done },
-  { key: "accuracy", words: "Accuracy", look: "num", first: "-", of: (run) => run.accuracy },
+  { key: "result", words: "Result", look: "num", first: "-", of: (run) => result(run).value },
+  { key: "best", words: "Best", look: "num wide", first: "-", of: (run) => run.best_value },
   { key: "loss", words: "Loss", look: "num wide", of: (run) => run.loss },
   { key: "trained", words: "Trained", look: "num wide", of: (run) => trainedSeconds(run) },
   { key: "created", words: "Created", look: "wide", first: "-", of: (run) => run.created_at },
@@ -68,7 +76,10 @@ export function cells() {
     h("span", { class: "muted small block", "data-f": "archived", hidden: true }, "archived")),
     h("td", { class: "num wide" }, h("span", { "data-f": "rounds" }),
       h("span", { class: "muted small block", "data-f": "complete" })),
-    h("td", { class: "num strong", "data-f": "accuracy" }),
+    h("td", { class: "num" }, h("span", { class: "strong", "data-f": "result" }),
+      h("span", { class: "muted small block", "data-f": "metric" })),
+    h("td", { class: "num wide" }, h("span", { "data-f": "best" }),
+      h("span", { class: "muted small block", "data-f": "when" })),
     h("td", { class: "num wide", "data-f": "loss" }),
     h("td", { class: "num wide", "data-f": "trained" }),
     h("td", { class: "wide" }, h("time", { "data-f": "created" })),
@@ -94,7 +105,11 @@ export function drawRow(part, run, onTag) {
   part.archived.hidden = !run.archived;
   setText(part.rounds, `${formatCount(run.rounds_done)} of ${formatCount(run.num_rounds)}`);
   setText(part.complete, run.complete === false ? "not all silos" : "");
-  setText(part.accuracy, formatPercent(run.accuracy));
+  const { metric, value } = result(run);
+  setText(part.result, formatTest(metric, value));
+  setText(part.metric, metric === "accuracy" ? "" : metric);
+  setText(part.best, formatTest(run.primary_metric, run.best_value));
+  setText(part.when, run.best_index == null ? "" : run.best_index ? `round ${run.best_index}` : "at the start");
   setText(part.loss, formatLoss(run.loss));
   setText(part.trained, formatDuration(trainedSeconds(run)));
   setAttr(part.trained, "title", besideTraining(run) || null);
