@@ -5,6 +5,7 @@ import time
 from types import TracebackType
 from typing import Self
 
+from domo.metrics.names import main_names
 from domo.metrics.numbers import numbers_of
 from domo.ops.console import complain, console, say
 from domo.ops.folder_checks import human_size
@@ -145,8 +146,7 @@ class Ui:
         means = numbers_of([rnd.evaluation])
         parts = [
             f"{k} {100 * v:.1f} %" if k == "accuracy" else f"{k} {v:.4g}"
-            for k, v in means.items()
-            if "/" not in k  # those of single classes are many
+            for k, v in ((name, means[name]) for name in main_names(means))
         ]
         return "here: " + ", ".join(parts) if parts else ""
 

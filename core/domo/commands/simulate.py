@@ -16,7 +16,7 @@ import domo
 from domo.commands import interrupted
 from domo.commands.compare import Setting
 from domo.commands.export import BEST
-from domo.metrics.names import primary_of
+from domo.metrics.names import main_names, primary_of
 from domo.model.card import (
     CardPoint,
     CardSilo,
@@ -102,8 +102,6 @@ def run_and_keep(
             say(_line(config, record, len(silos)))
             if told := _fall(config, curve, record):
                 say(told, style="yellow")
-            for note in record.notes:
-                say(f"note: {note}", style="yellow")
             bar.update(rounds, completed=record.model_index, refresh=True)
 
         try:
@@ -137,8 +135,9 @@ def run_and_keep(
     place.unlink(missing_ok=True)
 
     table = Table(show_header=False)
-    for name, value in result.history[-1].metrics.items():
-        table.add_row(f"test {name}", shown(name, value))
+    last = result.history[-1].metrics
+    for name in main_names(last, result.primary_metric):
+        table.add_row(f"test {name}", shown(name, last[name]))
     if result.best_index is not None:
         best_value = shown(str(result.primary_metric), result.best_value or 0.0)
         table.add_row("best", f"{result.primary_metric} {best_value} (x_{result.best_index})")
@@ -251,8 +250,8 @@ def _fall(config: RunConfig, curve: list[CurvePoint], record: ModelRecord) -> st
 def _line(config: RunConfig, record: ModelRecord, num_silos: int) -> str:
     width = len(str(config.num_rounds))
     parts = [f"round {record.model_index:{width}}/{config.num_rounds}"]
-    first = sorted(record.metrics, key=lambda name: name != "accuracy")
-    parts += [f"test {name} {shown(name, record.metrics[name])}" for name in first]
+    names = main_names(record.metrics, config.primary_metric)
+    parts += [f"test {name} {shown(name, record.metrics[name])}" for name in names]
     if made := record.made_by:
         parts.append(f"train loss {made.train_loss:.4f}")
         parts.append(f"{len(made.participants)} of {num_silos} silos")

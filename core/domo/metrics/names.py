@@ -9,6 +9,7 @@ Better = Literal["higher", "lower"]
 MOST_METRICS = 64
 """Of one silo's test of one model, and of one round's training."""
 MOST_NAME = 64
+MOST_IN_A_LINE = 12
 
 _LOWER = """
     loss error err mae mse rmse mape ece brier nll bce perplexity ppl entropy divergence kl
@@ -56,6 +57,18 @@ def direction(name: str) -> Better | None:
         if words & set(_HIGHER.split()):
             return "higher"
     return None
+
+
+def main_names(names: Iterable[str], first: str | None = None) -> list[str]:
+    """Names for a screen or a line: what a run is judged by, accuracy, the others in their order.
+
+    Of many those of single classes are left out, such as `recall/cat`.
+    """
+    there = list(names)
+    if len(there) > MOST_IN_A_LINE:
+        plain = [name for name in there if "/" not in name or name == first]
+        there = plain or there[:MOST_IN_A_LINE]
+    return sorted(there, key=lambda name: (name != first, name != "accuracy"))
 
 
 def primary_of(names: Iterable[str], given: str | None) -> str | None:

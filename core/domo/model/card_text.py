@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from domo.metrics.names import main_names
 from domo.model.card import ModelCard
 
 MAX_ROWS = 50
@@ -85,6 +86,7 @@ def _results(card: ModelCard) -> Iterator[str]:
             found.append(f"best {best.metrics[name]:.6g} (x_{best.model_index})")
         yield f"- {' '.join(found)}"
     yield ""
+    names = main_names(names, card.primary_metric)  # the list above has them all
     every = -(-len(card.points) // MAX_ROWS)
     shown = [p for i, p in enumerate(card.points) if i % every == 0 or p is card.points[-1]]
     rows = [

@@ -11,6 +11,7 @@ from domo.api.client import Coordinator
 from domo.api.schema import RunDetail, RunState, RunSummary
 from domo.api.transport import quoted, understood
 from domo.errors import ConfigError
+from domo.metrics.names import main_names
 from domo.ops.console import say
 from domo.remote.tables import (
     NARROW,
@@ -223,8 +224,7 @@ def differ(values: Sequence[Any]) -> bool:
 def final_numbers(run: RunDetail) -> dict[str, str]:
     """The newest test numbers of a run, by name, and how long it trained and had waited."""
     found = run.metrics[-1].metrics if run.metrics else {}
-    first = run.primary_metric or "accuracy"
-    names = sorted(found, key=lambda name: (name != first, name != "accuracy"))
+    names = main_names(found, run.primary_metric)
     shown = {f"test {name}": measured(name, found[name]) for name in names}
     if run.training_s is not None:
         shown["trained for"] = duration(run.training_s)
