@@ -123,6 +123,29 @@ def test_the_heartbeat_tells_the_time_of_the_steps_after_the_first(tmp_path: Pat
     assert told[4] >= told[3]
 
 
+def test_what_a_loop_logs_is_where_the_documentation_says(tmp_path: Path) -> None:
+    """Of each silo and as means, by name, in REST and CSV; not on the dashboard alone."""
+    with coordinator(tmp_path, own_run(tmp_path, model(), num_rounds=2)) as server:
+
+        def body(rnd: LocalRound) -> None:
+            train(rnd)
+            rnd.log(loss=7.5, grad_norm=2.0)
+
+        go(server, tmp_path, body)
+        records = server.rounds()
+        header, first = server.get_text(f"/runs/{server.run_ids[0]}/history.csv").splitlines()[:2]
+    for record in records:
+        assert record["train_metrics"] == {"loss": 7.5, "grad_norm": 2.0}
+        (part,) = record["participants"]
+        assert part["metrics"] == {"loss": 7.5, "grad_norm": 2.0}
+    columns = dict(zip(header.split(","), first.split(","), strict=True))
+    assert float(columns["round_train_grad_norm"]) == 2.0
+    text = (Path(__file__).parents[2] / "docs" / "bring-your-model.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| `rnd.log(")]
+    assert "`metrics`" in row
+    assert "`train_metrics`" in row
+
+
 def test_a_run_makes_exactly_p_steps_in_each_round_and_tests_every_model(tmp_path: Path) -> None:
     run = own_run(tmp_path, model(), num_rounds=3, local_steps=5)
     seen, local = [], []

@@ -174,7 +174,7 @@ def submit(
     server: Server = DASHBOARD,
     token_file: TokenFile = None,
 ) -> None:
-    """Hand runs to a coordinator."""
+    """Hand runs to a coordinator; `domo config` prints a file to start from."""
     from domo.remote.admin import find_token
     from domo.remote.watch import submit_and_watch
 
