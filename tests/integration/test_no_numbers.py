@@ -61,7 +61,7 @@ def test_so_does_a_simulation(
     assert domo.simulate(Untested(), num_rounds=1, num_silos=2).untested == NONE
     assert NONE in caplog.text
     config = RunConfig(task=f"{__name__}:Untested", num_rounds=1, num_silos=2)
-    run_single(Setting(config, tmp_path), tmp_path / "out")
+    run_single(Setting(config, tmp_path), tmp_path / "out", "domo simulate --compare all")
     assert f"warning: {NONE}" in capsys.readouterr().out
     caplog.clear()
     assert domo.simulate(Tested(), num_rounds=1, num_silos=2).untested == ""
