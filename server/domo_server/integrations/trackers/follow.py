@@ -110,7 +110,8 @@ class Follower:
             return None
 
         def write() -> None:  # a long run has many points: not on the event loop
-            if points := points_of(run, rounds, earlier):
+            points, closes = points_of(run, rounds, earlier), bool(earlier) and run.state in ENDED
+            if points or closes:  # the last point may have been there before the end
                 self._writer.write(run, points)
 
         await on_a_thread(write)

@@ -230,6 +230,21 @@ def test_a_run_that_ends_between_two_reads_is_written_to_its_end(tmp_path: Path)
     ]
 
 
+def test_a_run_that_ends_after_its_last_point_is_closed(tmp_path: Path) -> None:
+    federation = Federation()
+    follower = Follower(federation, TensorBoardWriter(tmp_path / "tb"), lambda *_: None)
+
+    async def scene() -> None:
+        for how in ("OPEN", "CLOSING", "FINISHED"):
+            federation.run_list[0], federation.round_list = state(3, state=how, metrics=[])
+            await follower.look()
+
+    asyncio.run(scene())
+    (folder,) = (tmp_path / "tb").iterdir()
+    assert (folder / "domo-complete").exists()
+    assert len(read_tensorboard(tmp_path / "tb")["round/silos"]) == 3
+
+
 def test_a_reason_has_no_password_and_one_line() -> None:
     text = follow._reason(OSError("cannot reach http://me:secret@host/a\n  now"))
     assert text == "cannot reach http://host/a now"
