@@ -103,6 +103,31 @@ def test_a_silo_that_is_left_out_is_no_measure(tmp_path: Path) -> None:
     play(go())
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_silo_is_taken_back_only_if_it_fits_those_that_enrolled_without_it(
+    tmp_path: Path, begun: bool
+) -> None:
+    async def go() -> None:
+        async with life(tmp_path, num_silos=2) as lab:
+            await lab.enroll(A, meaning=DOGS)
+            await lab.view.drop(A, "another list of classes")
+            await lab.enroll(B, meaning=CATS)
+            if begun:
+                await lab.enroll(C, meaning=CATS)
+                await lab.round_open(0)
+            with pytest.raises(ConfigError, match="site-a mean .* dog is no class, cat is wanted"):
+                await lab.view.undrop(A)
+            assert (await lab.silo(A)).dropped == "another list of classes"
+            await lab.enroll(A, meaning=CATS)
+            await lab.view.undrop(A)
+            assert (await lab.silo(A)).dropped is None
+            await lab.round_open(0)
+            await refuses(lab, B, DOGS, "dog is no class")
+            await lab.enroll(B, meaning=CATS)
+
+    play(go())
+
+
 def test_the_run_says_its_classes(tmp_path: Path) -> None:
     async def go() -> None:
         names = list(CATS.classes)

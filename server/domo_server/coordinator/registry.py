@@ -125,7 +125,8 @@ class Registry:
         """Take a dropped silo back; its name stays bound to its state folder.
 
         Raises:
-            ConfigError: No such silo, or it is not left out.
+            ConfigError: No such silo, it is not left out, or its data mean something else than
+                those of the silos that have enrolled without it.
         """
         await self._known(silo_id)
         if silo_id not in self.dropped:
@@ -133,6 +134,9 @@ class Registry:
                 f"{silo_id} is not left out, so there is nothing to take back. If it lost its "
                 "state folder, it is its name that has to be let go: rebind"
             )
+        current = self._queue.current
+        if current is not None and not current.state.ended:
+            current.roster.compare_again(silo_id)
         await asyncio.to_thread(self._store.mark_silo, silo_id, dropped=None)
         self.dropped.pop(silo_id, None)
         if self._queue.current is not None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from domo.errors import ConfigError
+from domo.errors import ConfigError, MeaningMismatchError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import Meaning
 from domo.run_config import RunConfig, sort_roster
@@ -90,6 +90,21 @@ class Roster:
         listed = self._config.classes is not None
         if found := differences(own, self.wanted_of(silo_id), listed=listed):
             raise mismatch(found, f"the data of {silo_id}")
+
+    def compare_again(self, silo_id: str) -> None:
+        """See that a silo that is left out, and so no measure, fits those that came without it.
+
+        Raises:
+            ConfigError: Its data mean something else.
+        """
+        try:
+            if silo_id in self.enrolled:
+                self.compare(silo_id, self.enrolled[silo_id].meaning)
+        except MeaningMismatchError as error:
+            raise ConfigError(
+                f"{error}. It may enrol again while it is left out, with data that fit; or it is "
+                f"taken back once {self._run_id} has ended"
+            ) from error
 
     async def enroll(self, silo_id: str, mine: Enrolment) -> list[tuple[EventKind, str]]:
         """Take a silo in, or confirm its place; what is to be told, if it is new or has other data.
