@@ -115,7 +115,7 @@ def test_a_silo_is_taken_back_only_if_it_fits_those_that_enrolled_without_it(
             if begun:
                 await lab.enroll(C, meaning=CATS)
                 await lab.round_open(0)
-            with pytest.raises(ConfigError, match="site-a mean .* dog is no class, cat is wanted"):
+            with pytest.raises(ConfigError, match=r"site-a mean .* dog is no class, cat is wanted"):
                 await lab.view.undrop(A)
             assert (await lab.silo(A)).dropped == "another list of classes"
             await lab.enroll(A, meaning=CATS)

@@ -8,6 +8,7 @@ import torch
 
 import domo
 from domo.api.client import Coordinator as Client
+from domo.errors import ProtocolError
 from domo.model.layout import Section
 from domo.model.model_file import load_card, load_model
 from domo_server.results.numbers import latest_metrics
@@ -209,5 +210,36 @@ def test_what_nobody_measures_is_said(tmp_path: Path, more: dict[str, Any], text
                 await report(lab, i, a=0.5, b=0.5, c=0.5, d=0.5)
                 await one_round(lab, i)
             assert await lab.events("metric") == ([text] if text else [])
+
+    play(go())
+
+
+def test_tables_of_a_silo_that_is_left_out_give_way_to_those_of_the_others(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with life(tmp_path, num_rounds=4, evaluate_every=1) as lab:
+            for name in SILOS:
+                await lab.enroll(name, num_tests=2)
+            await lab.round_open(0)
+
+            async def counts(name: str, *classes: str) -> None:
+                table = domo.metrics.confusion([0, 1], predictions=[0, 1], classes=classes)
+                await lab.run.receiver.add_evaluation(name, 0, {"confusion": table})
+
+            await counts(A, "ape", "dog")
+            with pytest.raises(ProtocolError, match="ape, cat cannot be added"):
+                await counts(B, "ape", "cat")
+            await lab.view.drop(A, "it counts other classes")
+            for name in (B, C, D):
+                await counts(name, "ape", "cat")
+            tables = await lab.view.tables(RUN_ID)
+            assert tables is not None
+            assert [list(t.labels) for t in tables.tables] == [["ape", "cat"]]
+            await lab.send_all(B, C, D)
+            await lab.round_open(1)
+            (point,) = (await lab.view.run(RUN_ID)).metrics  # type: ignore[union-attr]
+            assert (point.num_silos, point.num_samples) == (3, 6.0)
+        async with life(tmp_path, num_rounds=4, evaluate_every=1) as lab:
+            (judged,) = lab.store.judgements_of(RUN_ID)
+            assert (judged.value, judged.num_silos) == (1.0, 3)
 
     play(go())

@@ -38,7 +38,15 @@ class Tested(Untested):
         return self.train_data(root, shard)
 
 
-@pytest.mark.parametrize("task", [Untested(), Tested()])
+class Counted(Tested):
+    """One whose tests give a table, and no sum."""
+
+    @staticmethod
+    def evaluate(model: nn.Module, batch: Any) -> Any:
+        return {"confusion": domo.metrics.confusion(batch[1], logits=model(batch[0]))}
+
+
+@pytest.mark.parametrize("task", [Untested(), Tested(), Counted()])
 def test_a_run_says_that_nobody_tests_its_models(task: Any, tmp_path: Path) -> None:
     with testing.coordinator(task=task) as coordinator:
         try_task(task, tmp_path, coordinator.address)

@@ -72,8 +72,11 @@ def main_names(names: Iterable[str], first: str | None = None) -> list[str]:
 
 
 def primary_of(names: Iterable[str], given: str | None) -> str | None:
-    """What a run is judged by: the given one, else accuracy, else loss, else the first name."""
-    there = sorted(names)
+    """What a run is judged by: the given one, else accuracy, else loss, else the first name.
+
+    One that is too long to be given, of a class of a table, is none.
+    """
+    there = sorted(name for name in names if len(name) <= MOST_NAME)
     if given is not None:
         return given
     return next((n for n in ("accuracy", "loss") if n in there), there[0] if there else None)

@@ -1,6 +1,7 @@
 """Numbers of summed tables: AUC, average precision, F1, calibration, R2; and the curves to draw."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def numbers_of(silos: Iterable[Measured]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, table in tables.items():
         found |= numbers_of_table(name, table)
-    return found | {name: s.total / s.num for name, s in sums.items() if s.num}
+    return found | _finite({name: s.total / s.num for name, s in sums.items() if s.num})
 
 
 def added(silos: Iterable[Measured]) -> tuple[dict[str, Sum], dict[str, Table]]:
@@ -57,10 +58,15 @@ def numbers_of_table(name: str, table: Table) -> dict[str, float]:
     if not table.finite:
         return {}
     if table.kind in ("auc", "average_precision"):
-        return dict(_of_scores(name, table))
+        return _finite(dict(_of_scores(name, table)))
     prefix = "" if name == table.kind else f"{name}/"
     of = {"confusion": _of_confusion, "calibration": _of_bins, "regression": _of_errors}
-    return {prefix + key: value for key, value in of[table.kind](table)}
+    return _finite({prefix + key: value for key, value in of[table.kind](table)})
+
+
+def _finite(found: Mapping[str, float]) -> dict[str, float]:
+    """Sums that are finite may have a quotient that is not: no JSON and no chart can hold it."""
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _of_scores(name: str, table: Table) -> Iterator[tuple[str, float]]:
@@ -131,7 +137,7 @@ def _of_errors(table: Table) -> Iterator[tuple[str, float]]:
         yield "mae", absolute / num
         yield "mse", squared / num
         yield "rmse", (squared / num) ** 0.5
-        spread = square - total**2 / num
+        spread = square - total * total / num
         if spread > 0:
             yield "r2", 1 - squared / spread
 

@@ -72,7 +72,7 @@ class Table:
 
     def emptied(self) -> "Table":
         """One of the same kind that counts nothing."""
-        return Table(self.kind, np.zeros_like(self.values), self.labels)
+        return Table(self.kind, np.broadcast_to(0.0, self.values.shape), self.labels)
 
     @property
     def finite(self) -> bool:

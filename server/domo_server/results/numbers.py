@@ -39,16 +39,15 @@ def metric_points(
         tables: Of silos, with their cells where the model was not judged yet.
         judged: Numbers of tables as they were then: of most models the cells are not kept.
     """
-    measured: dict[int, dict[str, dict[str, Sum | Table]]] = {}
+    measured: dict[int, dict[str, dict[str, Sum | TableRow]]] = {}
     nums: dict[int, dict[str, float]] = {}
     told = {j.model_index: j.numbers for j in judged}
     for t in tables:
         mine = measured.setdefault(t.model_index, {}).setdefault(t.silo_id, {})
         of_model = nums.setdefault(t.model_index, {})
         of_model[t.metric] = of_model.get(t.metric, 0.0) + t.num
-        table = None if t.model_index in told else t.table()
-        if table is not None:
-            mine[t.metric] = table
+        if t.model_index not in told:
+            mine[t.metric] = t
     counted: dict[int, dict[str, float]] = {}
     for row in sums:
         mine = measured.setdefault(row.model_index, {}).setdefault(row.silo_id, {})
@@ -59,12 +58,21 @@ def metric_points(
     return [
         MetricPoint(
             model_index=index,
-            metrics={**told.get(index, {}), **numbers_of(silos[s] for s in sorted(silos))},
+            metrics={
+                **told.get(index, {}),
+                **numbers_of(_unpacked(silos[s]) for s in sorted(silos)),
+            },
             num_silos=len(silos),
             num_samples=max(nums[index].values()),
         )
         for index, silos in sorted(measured.items())
     ]
+
+
+def _unpacked(mine: Mapping[str, Sum | TableRow]) -> dict[str, Sum | Table]:
+    """What a silo has measured, with its tables whole: of one silo at a time, as they are large."""
+    whole = {name: x.table() if isinstance(x, TableRow) else x for name, x in mine.items()}
+    return {name: one for name, one in whole.items() if one is not None}
 
 
 def model_tests(
@@ -120,12 +128,10 @@ def _spread(
 
 def model_tables(store: Store, run_id: str, model_index: int) -> ModelTables:
     """The tables of a model, summed over silos, as a page draws them."""
-    silos: dict[str, dict[str, Table]] = {}
+    silos: dict[str, dict[str, Sum | TableRow]] = {}
     for row in store.tables_of(run_id, only=model_index, cells=True):
-        table = row.table()
-        if table is not None:
-            silos.setdefault(row.silo_id, {})[row.metric] = table
-    _, tables = added(silos[s] for s in sorted(silos))
+        silos.setdefault(row.silo_id, {})[row.metric] = row
+    _, tables = added(_unpacked(silos[s]) for s in sorted(silos))
     return ModelTables(
         model_index=model_index,
         tables=[

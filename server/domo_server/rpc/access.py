@@ -3,7 +3,7 @@
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -16,7 +16,7 @@ from domo.errors import (
     StateError,
 )
 from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
-from domo.metrics.table import Sum, Table
+from domo.metrics.table import MOST_SENT, Sum, Table
 from domo.ops.logs import log_context
 from domo_proto.errors import status_of, trailing_metadata
 from domo_proto.tables import table_of
@@ -111,7 +111,24 @@ def check_metric_names(names: Collection[str]) -> None:
         raise ProtocolError(text)
 
 
-def measured_of(name: str, one: pb.MetricSum) -> Sum | Table:
+def measured_of(metrics: Mapping[str, pb.MetricSum]) -> dict[str, Sum | Table]:
+    """What a peer has measured of a model; of large tables this takes long: in a thread.
+
+    Raises:
+        ProtocolError: It is no measurement, or too much.
+    """
+    check_metric_names(metrics)
+    found: dict[str, Sum | Table] = {}
+    cells = 0
+    for name, one in metrics.items():
+        found[name] = given = _measured(name, one)
+        cells += given.values.size if isinstance(given, Table) else 0
+        if cells > MOST_SENT:
+            raise ProtocolError(f"the tables of one test have {MOST_SENT} cells at most")
+    return found
+
+
+def _measured(name: str, one: pb.MetricSum) -> Sum | Table:
     """What a peer has measured under a name.
 
     Raises:

@@ -100,8 +100,9 @@ class Ending:
             run.waits_for(f"testing the final model at {', '.join(waiting)}")
             await run.changes.loops.changed(min(left, 1.0))
         done = f"all {run.state.round_index} rounds are committed"
-        numbers = await asyncio.to_thread(run.store.evaluations_of, run.run_id)
-        silent = run.config.evaluate_every and not numbers
+        sums = await asyncio.to_thread(run.store.evaluations_of, run.run_id)
+        tables = await asyncio.to_thread(run.store.tables_of, run.run_id)
+        silent = run.config.evaluate_every and not sums and not tables
         await self.end(Signal.EVALUATED, f"{done}; no model has test numbers" if silent else done)
 
     async def end(self, signal: Signal, text: str) -> None:

@@ -5,7 +5,7 @@ Everything here happens on the event loop except disk work, which runs on thread
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,6 +57,7 @@ class Receiver:
         participants: The silos of the open round.
         state: Where the run is now.
         model: The newest model.
+        dropped: Silos that an admin has left out.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Receiver:
         participants: Participants,
         state: Callable[[], RoundState],
         model: ServedModel,
+        dropped: Collection[str],
     ):
         self._run_id, self._config, self._spool = run_id, config, spool
         self._store, self._changes, self._events = store, changes, events
@@ -81,7 +83,7 @@ class Receiver:
         self.reported: dict[int, set[str]] = {}
         self.model_digests: dict[int, str] = {}
         self.revision = 0
-        self.heard = Heard()
+        self.heard = Heard(dropped)
         self._locks: dict[str, asyncio.Lock] = {}
 
     def expect(self, layout: Layout) -> None:
@@ -246,10 +248,11 @@ class Receiver:
             log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
             return
         self.heard.check(silo_id, measured)
-        place = self._roster.enrolled.get(silo_id)
-        for why in self.heard.add(measured, 0 if place is None else place.num_eval_samples):
+        place, unlike = self._roster.enrolled.get(silo_id), self.heard.unlike(measured)
+        num_tests = 0 if place is None else place.num_eval_samples
+        for why in self.heard.add(silo_id, measured, num_tests, unlike):
             self._say(kinds.METRIC, why, silo_id)
-        numbers = (model_index, silo_id, measured, tested or None)
+        numbers = (model_index, silo_id, measured, tested or None, unlike)
         await asyncio.to_thread(keep, self._store, self._run_id, *numbers)
         self.reported.setdefault(model_index, set()).add(silo_id)
         if model_index == self._state().round_index:

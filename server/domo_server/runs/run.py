@@ -83,6 +83,7 @@ class Run:
             self.participants,
             lambda: self.state,
             self.model,
+            dropped,
         )
         self._assignments = Assignments(
             config, dropped, self.roster, self.participants, self.receiver, self.model

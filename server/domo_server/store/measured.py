@@ -53,7 +53,7 @@ class TableRow:
 
     def emptied(self) -> Table:
         """One like it that counts nothing."""
-        return Table(self.kind, np.zeros(self.shape), tuple(self.labels))
+        return Table(self.kind, np.broadcast_to(0.0, self.shape), tuple(self.labels))
 
     def table(self) -> Table | None:
         """The table; None: its cells are not there."""

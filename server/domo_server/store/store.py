@@ -295,13 +295,28 @@ class Store:
         sums: Mapping[str, Sequence[float]],
         model_digest: str | None = None,
         tables: Sequence[TableRow] = (),
+        unlike: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Record a silo's sums and tables for x_{model_index}; replaces what it said before."""
+        """Record a silo's sums and tables for x_{model_index}; replaces what it said before.
+
+        Args:
+            run_id: The run.
+            model_index: i of x_i.
+            silo_id: The silo.
+            sums: By metric: total and count.
+            model_digest: Of the model that it tested.
+            tables: Its tables.
+            unlike: Silo and metric of tables that these cannot be added to: they go.
+        """
         with self._transaction(in_round=True) as c:
             for of_silo in (evaluations, evaluation_tables):
                 e = of_silo.c
                 where = (e.run_id == run_id) & (e.model_index == model_index)
                 c.execute(delete(of_silo).where(where & (e.silo_id == silo_id)))
+            for other, metric in unlike:
+                t = evaluation_tables.c
+                old = (t.run_id == run_id) & (t.silo_id == other) & (t.metric == metric)
+                c.execute(delete(evaluation_tables).where(old))
             for row in tables:
                 c.execute(insert(evaluation_tables).values(run_id=run_id, **asdict(row)))
             for metric, (total, num) in sums.items():

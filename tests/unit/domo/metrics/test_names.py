@@ -35,6 +35,7 @@ def test_what_a_run_is_judged_by() -> None:
     assert primary_of(["wobble", "auc"], None) == "auc"
     assert primary_of(["loss"], "auc") == "auc"
     assert primary_of([], None) is None
+    assert primary_of(["a" * 65, "b"], None) == "b", "no run could be told to go by it"
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", "a\tb", "x" * 65, "\x1b[31m"])

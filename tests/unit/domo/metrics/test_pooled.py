@@ -244,3 +244,20 @@ def test_silos_with_other_classes_cannot_be_added() -> None:
     other = metrics.confusion([0, 1], predictions=[0, 1], classes=["dog", "cat"])
     with pytest.raises(ValueError, match=r"the classes dog, cat cannot be .* the classes cat, dog"):
         one + other
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e-300, 1e100, 1e100, 0.0, 1.0],
+        [1.0, 1.0, 1e100, 0.0, 1e-300],
+        [2.0, 1.0, 1.0, 1e200, 1.0],
+    ],
+    ids=["hardly a sample", "hardly a spread", "targets without end"],
+)
+def test_no_number_of_finite_sums_is_infinite(values: list[float]) -> None:
+    found = numbers_of_table("regression", Table("regression", np.array(values)))
+    assert all(map(np.isfinite, found.values())), found
+    assert numbers_of([{"loss": metrics.Sum(1e300, 1e-300), "l1": metrics.Sum(1.0, 2.0)}]) == {
+        "l1": 0.5
+    }

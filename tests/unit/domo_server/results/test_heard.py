@@ -1,0 +1,76 @@
+"""Whose numbers can be added to whose, and how much a silo may send of them."""
+
+import tracemalloc
+
+import pytest
+
+from domo import metrics
+from domo.errors import ProtocolError
+from domo.metrics import Sum, Table
+from domo_server.results.heard import MOST_NAMES, Heard
+from domo_server.results.numbers import metric_points
+from domo_server.store.measured import EvaluationRow, table_row
+
+
+def confusion(*classes: str) -> Table:
+    return metrics.confusion([0, 1], predictions=[1, 1], classes=classes)
+
+
+CATS, DOGS = {"m": confusion("ape", "cat")}, {"m": confusion("ape", "dog")}
+
+
+def test_a_silo_that_is_left_out_is_no_measure_of_tables() -> None:
+    dropped: dict[str, str] = {}
+    heard = Heard(dropped)
+    heard.check("a", DOGS)
+    heard.add("a", DOGS, 2)
+    for wrong, text in ((CATS, "classes ape, cat cannot be added"), ({"m": Sum(1, 2)}, "a sum")):
+        with pytest.raises(ProtocolError, match=text):
+            heard.check("b", wrong)
+    assert heard.unlike(CATS) == []
+    dropped["a"] = "it counts other classes"
+    heard.check("b", CATS)
+    unlike = heard.unlike(CATS)
+    assert unlike == [("a", "m")]
+    heard.add("b", CATS, 2, unlike)
+    heard.check("c", CATS)
+    dropped.clear()
+    heard.check("c", CATS)
+    with pytest.raises(ProtocolError, match="classes ape, dog cannot be added"):
+        heard.check("a", DOGS)
+
+
+def test_it_is_the_same_after_a_restart() -> None:
+    heard = Heard({})
+    rows = [EvaluationRow(0, "a", "loss", 1.0, 2.0)], [table_row(0, "a", "m", DOGS["m"])]
+    heard.recall(*rows)
+    with pytest.raises(ProtocolError, match="it is a sum at other silos, and a table here"):
+        heard.check("b", {"loss": DOGS["m"]})
+    with pytest.raises(ProtocolError, match="cannot be added"):
+        heard.check("b", CATS)
+
+
+def test_a_silo_with_other_names_each_time_is_refused_and_costs_no_memory() -> None:
+    heard, table = Heard({}), metrics.auc([0, 1], logits=[0.0, 1.0])
+    tracemalloc.start()
+    for i in range(MOST_NAMES):
+        heard.check("a", {f"m{i}": table})
+        heard.add("a", {f"m{i}": table}, 2)
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 4 * table.values.nbytes
+    heard.check("a", {"m0": table})
+    heard.check("b", {"new": table})
+    with pytest.raises(ProtocolError, match=f"more than {MOST_NAMES} names"):
+        heard.check("a", {"new": table})
+
+
+def test_tables_of_many_silos_are_not_unpacked_at_once() -> None:
+    table = metrics.auc([0, 1], logits=[0.0, 1.0])
+    rows = [table_row(0, f"s{i:02}", "auc", table) for i in range(40)]
+    tracemalloc.start()
+    (point,) = metric_points([], rows)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (point.metrics["auc"], point.num_silos) == (1.0, 40)
+    assert peak < 10 * table.values.nbytes
