@@ -109,6 +109,11 @@ def twice(parent: Path, name: str) -> str:
     )
 
 
+def classes_of(num: int) -> str:
+    """How many, in words."""
+    return f"{num:,} {'class' if num == 1 else 'classes'}"
+
+
 def by_case(names: Sequence[str]) -> list[list[str]]:
     """Classes whose names differ by capitals alone."""
     alike: dict[str, list[str]] = {}

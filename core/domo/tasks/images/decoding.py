@@ -43,6 +43,8 @@ TURNS = {
 """What brings an image upright, by its EXIF orientation."""
 PHOTOMETRIC, EXTRA, SAMPLE_FORMAT = 262, 338, 339
 """TIFF's tags for what 0 means, what further bands are, and what kind of numbers there are."""
+BITS, SAMPLES, PLANAR = 258, 277, 284
+"""TIFF's tags for bits a band, how many bands there are, and whether they lie apart."""
 GREY = ("1", "L", "LA", "La", "I", "F")
 """Modes of one channel."""
 WHITE_IS_ZERO, ALPHA, UNSIGNED, SIGNED = 0, {1, 2}, 1, 2
@@ -50,6 +52,8 @@ FIRST_FRAME = "several pages or frames, of which the first was read"
 ON_WHITE = "transparent parts, laid on white"
 TURNED = "turned upright as their EXIF says"
 FOURTH = "a fourth band that is no alpha, left out"
+FURTHER = "bands that are neither colour nor alpha, left out"
+UPPER = "more than 8 bits a channel, of which the upper 8 are read"
 MISNAMED = "of another kind than the name says, read by the content"
 
 
@@ -122,10 +126,16 @@ def decode(path: Path, images: ImageSettings) -> Decoded:
 
 
 def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
-    mode, raw = image.mode, _raw_mode(image)
+    mode, raw, top = image.mode, _raw_mode(image), _top(image)
     image.load()
     tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
     signed = set(_several(tags.get(SAMPLE_FORMAT, UNSIGNED))) == {SIGNED}
+    if mode in ("RGB", "RGBA", "RGBX") and max(_several(tags.get(BITS, 8))) > 8:
+        if tags.get(PLANAR, 1) != 1 or ";16" not in raw:
+            raise NotReadError(
+                "it has more than 8 bits a channel, and its channels apart: save it as RGB of 16 "
+                "bits with its channels together"
+            )
     if (mode == "I" or ";16" in raw) and "transparency" in image.info:
         raise NotReadError("it has 16 bits a channel and a clear colour: save it without")
     if mode in ("L", "RGB") and signed:
@@ -135,6 +145,9 @@ def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
     if mode.startswith("I;16"):
         white_is_zero = tags.get(PHOTOMETRIC) == WHITE_IS_ZERO
         return _numbers(np.asarray(image), "16 bits", WORDS, white_is_zero)
+    if mode == "I" and 0 < top < WORDS[1]:
+        values = np.rint(np.asarray(image) * (top / WORDS[1]))  # Pillow spreads them over 16 bits
+        return _numbers(values, f"{top.bit_length()} bits", (0.0, float(top)))
     if mode == "I" and image.format in ("PNG", "PPM"):
         return _numbers(np.asarray(image), "16 bits", WORDS)
     if mode == "I" and tags and not signed:
@@ -145,7 +158,13 @@ def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
         return _numbers(np.asarray(image), "floats", None)
     if ";16" in raw and mode in ("RGB", "RGBA", "LA", "RGBX"):
         return _deep_colour(image, raw, path)
-    return _bytes(image, "L" if images.channels == 1 else "RGB")
+    decoded = _bytes(image, "L" if images.channels == 1 else "RGB")
+    if ";16" in raw or top > BYTES[1]:
+        decoded.depth = "more than 8 bits, read as 8"
+        decoded.notes.append(UPPER)
+    if tags.get(SAMPLES, 1) > len(image.getbands()):
+        decoded.notes.append(FURTHER)
+    return decoded
 
 
 def _first_three(image: Image.Image, raw: str, path: Path, images: ImageSettings) -> Decoded:
@@ -168,6 +187,12 @@ def _raw_mode(image: Image.Image) -> str:
     tile: Any = getattr(image, "tile", None)
     args = tile[0][3] if tile else ""
     return str(args[0] if isinstance(args, tuple) and args else args)
+
+
+def _top(image: Image.Image) -> int:
+    """What a PPM says its largest number is; 0 of other kinds of file."""
+    args: Any = image.tile[0][3] if image.format == "PPM" and image.tile else ()
+    return int(args[1]) if isinstance(args, tuple) and len(args) == 2 else 0
 
 
 def _bytes(image: Image.Image, mode: str) -> Decoded:
@@ -203,24 +228,30 @@ def _deep_colour(image: Image.Image, raw: str, path: Path, alpha: bool = True) -
     """
     if image.mode not in ("RGB", "RGBA") or raw.startswith("LA"):
         raise NotReadError("it has 16 bits a channel and an alpha channel: save it without")
-    upper = np.asarray(image).astype(np.uint16)
-    with Image.open(path, formats=FORMATS) as again:
-        there: Any = again
-        order = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}[raw[-1]]
-        there.tile = [_in_raw_mode(tile, raw[:-1] + order) for tile in there.tile]
-        again.load()
-        lower = np.asarray(again)
-    values = upper * 256 + lower
+    order = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}[raw[-1]]
+    by_alpha = raw.startswith("RGBa")  # Pillow would divide by it, in 8 bits
+    whole = raw.replace("RGBa", "RGBA")
+    upper = _half(path, whole) if by_alpha else np.asarray(image)
+    values = upper.astype(np.uint16) * 256 + _half(path, whole[:-1] + order)
     notes = []
     if image.mode == "RGBA":
         opacity = values[..., 3:].astype(np.float64) / WORDS[1]
         values = values[..., :3]
         if alpha and opacity.min() < 1:
-            values = values * opacity + WORDS[1] * (1 - opacity)
+            values = values * (1 if by_alpha else opacity) + WORDS[1] * (1 - opacity)
             notes.append(ON_WHITE)
     decoded = _numbers(values, "16 bits", WORDS)
     decoded.notes += notes
     return decoded
+
+
+def _half(path: Path, raw: str) -> NDArray[Any]:
+    """The bytes of an image that a raw mode takes."""
+    with Image.open(path, formats=FORMATS) as again:
+        there: Any = again
+        there.tile = [_in_raw_mode(tile, raw) for tile in there.tile]
+        again.load()
+        return np.asarray(again)
 
 
 def _in_raw_mode(tile: Any, raw: str) -> Any:

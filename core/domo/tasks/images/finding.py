@@ -12,6 +12,7 @@ from domo.tasks.images.classes import (
     LISTED,
     by_case,
     check_name,
+    classes_of,
     folder_names,
     listed_classes,
     nearly_listed,
@@ -86,20 +87,20 @@ def class_names(
         for group in by_case(names):
             logger.warning("classes that differ by capitals alone: %s", ", ".join(group))
     if num_classes is not None and len(names) != num_classes:
+        has = f"{source} has {classes_of(len(names))}, the task has {num_classes}"
         lower = not path.is_file() and not is_image_tree(root)
         below = right_folder(root, None, num_classes) if lower else None
         if below is not None:
             raise DataError(
-                f"{source} has {len(names)} classes, the task has {num_classes}: the class folders "
-                f"lie further down; give --data {shown(below)}"
+                f"{has}: the class folders lie further down; give --data {shown(below)}"
             )
         few = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         for group in by_case(names):
             few += f". By capitals alone differ {' and '.join(group)}: one class has one spelling"
         raise DataError(
-            f"{source} has {len(names)} classes, the task has {num_classes}. Where a silo lacks "
-            "images of a class, put a classes.txt with all class names, one a line, into "
-            f"{shown(root)}, or let the run list them as classes = [...]. Here are: {few or 'none'}"
+            f"{has}. Where a silo lacks images of a class, put a classes.txt with all class names, "
+            f"one a line, into {shown(root)}, or let the run list them as classes = [...]. "
+            f"Here are: {few or 'none'}"
         )
     return names
 

@@ -36,6 +36,7 @@ HEAD = 132
 """Bytes that tell what a file is."""
 STARTS = (
     *(b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"),
+    *(b"II+\0", b"MM\0+"),  # of more than 4 GB
     *(b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
 )
 
@@ -88,7 +89,8 @@ def by_content(head: bytes) -> Kind:
 
 def what_it_is(head: bytes) -> str:
     """Of a file that no decoder takes, what its first bytes say."""
-    told = next((text for start, text in FOREIGN.items() if head.lstrip().startswith(start)), None)
+    begins = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    told = next((text for start, text in FOREIGN.items() if begins.startswith(start.lower())), None)
     if head[4:8] == b"ftyp":
         told = "it is a HEIC or a film, whatever it is called: save it as PNG or JPEG"
     if told is None and by_content(head) == "dicom":

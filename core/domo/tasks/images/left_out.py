@@ -20,6 +20,7 @@ class LeftOut:
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
+        self._many: dict[str, str] = {}
         self._folders: list[str] = []
 
     def file(self, name: str) -> None:
@@ -29,9 +30,10 @@ class LeftOut:
         cure = DICOM_CURE if suffix in DICOM_SUFFIXES else CURES.get(suffix, "")
         self._kinds[f"{shown_as} ({cure})" if cure else shown_as] += 1
 
-    def kind(self, text: str, n: int = 1) -> None:
-        """Something else, in words after its number."""
-        self._kinds[text] += n
+    def kind(self, text: str, many: str | None = None) -> None:
+        """Something else, in words after its number; `many` where those for several differ."""
+        self._kinds[text] += 1
+        self._many[text] = many or text
 
     def folder(self, name: str) -> None:
         """A folder that is not looked into."""
@@ -39,7 +41,7 @@ class LeftOut:
 
     def _parts(self) -> Iterator[str]:
         for kind, n in sorted(self._kinds.items(), key=lambda item: (-item[1], item[0])):
-            yield f"{n:,} {kind}"
+            yield f"{n:,} {kind if n == 1 else self._many.get(kind, kind)}"
         if self._folders:
             many = "folders" if len(self._folders) > 1 else "folder"
             yield f"the {many} {enumerated(sorted(self._folders))}"

@@ -242,9 +242,11 @@ def _judged(tally: _Tally, images: ImageSettings, where: str) -> Iterable[str]:
         told += f"{bounds[1]:g}: hardly a difference would be left"
         if images.range is None and depth.bounds != (0, 255):
             top = next(t for t in (255, 1023, 4095, 16383, 65535) if depth.high <= t)
+            said = f"range = [0, {top}] }}; " if top < bounds[1] else ""
             raise DataError(
-                f"{told}. Say in the run what is black and white: images = {{ range = [0, {top}] }}"
-                f"; range = [{bounds[0]:g}, {bounds[1]:g}] takes them as they are"
+                f"{told}. Say in the run what is black and white: images = {{ {said}"
+                f"range = [{bounds[0]:g}, {bounds[1]:g}]{'' if said else ' }'} takes them as they "
+                "are"
             )
         yield told
     if len(tally.depths) > 1:

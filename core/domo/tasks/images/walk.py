@@ -19,6 +19,11 @@ class LabelledFile(NamedTuple):
     label: int
 
 
+def _place(status: os.stat_result) -> tuple[int, int]:
+    """What is one folder, whatever leads there; the roots of all drives have the same number."""
+    return status.st_dev, status.st_ino
+
+
 class Walk:
     """What class folders hold.
 
@@ -42,7 +47,7 @@ class Walk:
             DataError: A folder may not be listed.
         """
         found: list[tuple[str, ...]] = []
-        above = frozenset(p.stat().st_ino for p in folder.resolve().parents)
+        above = frozenset(_place(p.stat()) for p in folder.resolve().parents)
         self._enter(str(folder), (), above, found)
         here = str(folder)
         for parts in sorted(found):
@@ -54,19 +59,19 @@ class Walk:
         self,
         folder: str,
         relative: tuple[str, ...],
-        above: frozenset[int],
+        above: frozenset[tuple[int, int]],
         found: list[tuple[str, ...]],
     ) -> None:
         inside = entries(folder)
-        here = above | {Path(folder).stat().st_ino}
+        here = above | {_place(Path(folder).stat())}
         for entry in inside:
             if not is_folder(entry):
                 if self._is_image(entry):
                     found.append((*relative, entry.name))
             elif is_aside(entry.name):
                 self.aside(entry.name)
-            elif entry.is_symlink() and entry.stat().st_ino in here:
-                self.left.kind("links that lead in a circle")
+            elif entry.is_symlink() and _place(entry.stat()) in here:
+                self.left.kind("link that leads in a circle", "links that lead in a circle")
             else:
                 self._enter(entry.path, (*relative, entry.name), here, found)
 
@@ -106,11 +111,11 @@ class Walk:
 
     def _no_file(self, entry: "os.DirEntry[str]") -> None:
         if not entry.is_symlink():
-            self.left.kind("pipes or devices")
+            self.left.kind("pipe or device", "pipes or devices")
         elif suffix_of(entry.name) in IMAGE_SUFFIXES and entry.name[0] != ".":
             self._unreachable.append(f"{shown(entry.path)} is a link to what is not there")
         else:
-            self.left.kind("links to what is not there")
+            self.left.kind("link to what is not there", "links to what is not there")
 
     def check(self) -> None:
         """See that nothing that should be an image was out of reach.

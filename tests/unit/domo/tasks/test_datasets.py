@@ -395,7 +395,7 @@ def test_classes_by_folder_name_are_said(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("task", "classes", "text"),
     [
-        ("imagefolder:3", None, r"has 1 classes, the task has 3\. .*put a classes.txt"),
+        ("imagefolder:3", None, r"has 1 class, the task has 3\. .*put a classes.txt"),
         ("imagefolder:2", "cat\ncat\n", "classes.txt names a class twice"),
         ("imagefolder:2", "dog\nemu\n", r"train/cat is not a class of the task\..* are dog, emu"),
         (

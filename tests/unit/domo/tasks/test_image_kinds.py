@@ -7,7 +7,7 @@ A row makes a folder, and says what is read (levels and values of the input) or 
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from domo.tasks.images.finding import image_files
 Make = Callable[[Path], None]
 RAMP = np.arange(64 * 64).reshape(64, 64)
 """4,096 values, each once."""
+MULTIPLIED = np.stack([RAMP * 8] * 3 + [np.full_like(RAMP, 32768)], 2).astype("<u2")
 CUBE = np.stack([RAMP * 16] * 3 + [np.full_like(RAMP, 65535)], 2)
 
 
@@ -100,18 +101,36 @@ def png(depth: int, colour: int, rows: Any) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + packed + chunk(b"IEND", b"")
 
 
-def tiff(values: Any, photometric: int = 1, kind: int = 1) -> bytes:
-    """An uncompressed little-endian TIFF; `kind` 1: unsigned, 2: signed, 3: float."""
+def tiff(
+    values: Any, photometric: int = 1, kind: int = 1, further: Sequence[int] = (), planar: int = 1
+) -> bytes:
+    """An uncompressed little-endian TIFF; `kind` 1: unsigned, 2: signed, 3: float.
+
+    `further` says what bands beyond the colour are; `planar` 2: each band lies by itself.
+    """
     bits = values.dtype.itemsize * 8
     samples = values.shape[2] if values.ndim == 3 else 1
     tags = [(256, 4, values.shape[1]), (257, 4, values.shape[0]), (258, 3, bits), (259, 3, 1)]
     tags += [(262, 3, photometric), (273, 4, 0), (277, 3, samples), (278, 4, values.shape[0])]
-    tags += [(279, 4, values.nbytes), (339, 3, kind)]
+    tags += [(279, 4, values.nbytes), (284, 3, planar), (338, 3, further), (339, 3, kind)]
+    if not further:
+        tags.remove((338, 3, further))
     start = 8 + 2 + 12 * len(tags) + 4
     extra = b""
     body = b""
     for tag, form, value in tags:
-        if tag in (258, 339) and samples > 1:
+        if tag == 338 and len(further) <= 2:
+            body += struct.pack("<HHI", tag, 3, len(further))
+            body += struct.pack(f"<{len(further)}H", *further).ljust(4, b"\0")
+        elif planar == 2 and tag in (273, 279):
+            at, strip = start + len(extra), values.nbytes // samples
+            extra += b"".join(
+                struct.pack("<I", strip) if tag == 279 else b"OFF%d" % i for i in range(samples)
+            )
+            body += struct.pack("<HHII", tag, 4, samples, at)
+        elif tag in (258, 339) and samples == 2:
+            body += struct.pack("<HHIHH", tag, 3, 2, value, value)
+        elif tag in (258, 339) and samples > 2:
             at = start + len(extra)
             extra += struct.pack(f"<{samples}H", *[value] * samples)
             body += struct.pack("<HHII", tag, 3, samples, at)
@@ -121,7 +140,11 @@ def tiff(values: Any, photometric: int = 1, kind: int = 1) -> bytes:
             body += b"OFFS" if offset else struct.pack("<I", value)
     body = body.replace(b"OFFS", struct.pack("<I", start + len(extra)))
     head = b"II*\0" + struct.pack("<IH", 8, len(tags)) + body + struct.pack("<I", 0)
-    return head + extra + values.tobytes()
+    for i in range(samples if planar == 2 else 0):
+        at = start + len(extra) + i * values.nbytes // samples
+        extra = extra.replace(b"OFF%d" % i, struct.pack("<I", at))
+    lies = values.transpose(2, 0, 1) if planar == 2 else values
+    return head + extra + lies.tobytes()
 
 
 def deflated(values: Any) -> bytes:
@@ -277,11 +300,30 @@ PIXELS = [
         "train/a/0.tif"), {"range": [0, 4293918720]}, 4096, FULL),
     Row("floats of 64 bits, TIFF", raw(tiff((RAMP / 4095).astype("<f8"), kind=3), "train/a/0.tif"),
         UNIT, text="it is damaged, or has pixels of a form that is not read"),
+    Row("RGB, 16 bits, TIFF of bands that lie apart", raw(tiff(CUBE[..., :3].astype("<u2"), 2,
+        planar=2), "train/a/0.tif"), text="it has more than 8 bits a channel, and its channels"),
+    Row("RGB, 8 bits, TIFF of bands that lie apart", raw(tiff((CUBE[..., :3] // 256).astype("u1"),
+        2, planar=2), "train/a/0.tif"), levels=256, values=FULL),
+    Row("RGBA, 16 bits, colours multiplied by alpha, TIFF", raw(tiff(MULTIPLIED, 2, further=[1]),
+        "train/a/0.tif"), levels=4096, values=(127.5, 255), text="transparent parts"),
+    Row("CMYK, 16 bits, TIFF", raw(tiff(np.stack([RAMP * 16] * 3 + [0 * RAMP], 2).astype("<u2"), 5),
+        "train/a/0.tif"), levels=256, values=FULL, text="of which the upper 8 are read"),
+    Row("grey and another band, TIFF", raw(tiff((CUBE[..., :2] // 256).astype("u1"), further=[0]),
+        "train/a/0.tif"), levels=256, values=FULL, text="neither colour nor alpha, left out"),
+    Row("five bands of 8 bits, TIFF", raw(tiff((CUBE[..., [0, 1, 2, 0, 1]] // 256).astype("u1"), 2,
+        further=[0, 0]), "train/a/0.tif"), levels=256, values=FULL,
+        text="neither colour nor alpha, left out"),
     Row("4 bits, PNG", put(GREY.quantize(16), bits=4), levels=16, values=(7, 247)),
     Row("12 bits, PGM", raw(b"P5 64 64 4095\n" + RAMP.astype(">u2").tobytes(), "train/a/0.pgm"),
         levels=4096, values=FULL),
+    Row("12 bits, PGM, range said", raw(b"P5 64 64 4095\n" + RAMP.astype(">u2").tobytes(),
+        "train/a/0.pgm"), R12, levels=4096, values=FULL),
     Row("RGB, 16 bits, PPM", raw(b"P6 64 64 65535\n" + CUBE[..., :3].astype(">u2").tobytes(),
-        "train/a/0.ppm"), levels=256, values=FULL),
+        "train/a/0.ppm"), levels=256, values=FULL, text="of which the upper 8 are read"),
+    Row("one value of 16 bits, near white", put(Image.new("I;16", (64, 64), 60000)),
+        text="what is black and white: images = { range = [0, 65535] } takes them as they are"),
+    Row("a web page in capitals that is named .png", raw(b"\xef\xbb\xbf<HTML>"),
+        text="it is a web page, as a failed download leaves it"),
     Row("black all over", put(Image.new("L", (64, 64))), levels=1, values=(0, 0),
         text="values 0 to 0 only, of 0..255"),
     Row("grey, 16 bits, PGM", put(DEEP, "train/a/0.pgm"), levels=4096, values=(0, 254.9)),
@@ -439,9 +481,9 @@ STRAYS = [
     Row("a link to nothing", both(GOOD, link("gone.png", "train/a/1.png")),
         text="a/1.png is a link to what is not there: see to it"),
     Row("a link in a circle", both(GOOD, link("..", "train/a/round")), levels=256,
-        text="1 links that lead in a circle"),
+        text="1 link that leads in a circle"),
     Row("a link to itself", both(GOOD, link("1.png", "train/a/1.png")), text="train/a/1.png"),
-    Row("a pipe that is named .png", fifo, levels=256, text="1 pipes or devices"),
+    Row("a pipe that is named .png", fifo, levels=256, text="1 pipe or device"),
     Row("a file that may not be read", forbidden("train/a/0.png"),
         text="cannot be read as an image: the user that domo runs as may not read it"),
     Row("a folder that may not be read", forbidden("train/a"),
@@ -622,7 +664,7 @@ LEVELS = [
     Row("images straight in the folder", lambda root: (root.mkdir(), GREY.save(
         root / "0.png"))[-1], text="1 image straight in {root}: the class of an image"),
     Row("no images", lambda root: (root / "train/a").mkdir(parents=True),
-        text="has 1 classes, the task has 2. Where a silo lacks images of a class"),
+        text="has 1 class, the task has 2. Where a silo lacks images of a class"),
     Row("an archive alone", lambda root: (root.mkdir(), (root / "images.zip").write_bytes(b"x"))[0],
         text="no class folders in {root}; left out, straight in {root}: 1 .zip (unpack them)"),
     Row("cat in train, Cat in test", both(layout("train"), layout("test", classes_of="aB")),
