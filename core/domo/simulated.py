@@ -142,7 +142,9 @@ class SimulationResult:
         """Why no model has test numbers; empty: some have."""
         if any(r.metrics for r in self.history):
             return ""
-        return "no model has test numbers: no silo has test data, or evaluate_every is 0"
+        return (
+            "no model has test numbers: no silo has test data, evaluate_every is 0, or all are NaN"
+        )
 
     @property
     def state_dict(self) -> dict[str, Tensor]:

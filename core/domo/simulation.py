@@ -20,7 +20,7 @@ from domo.meaning.compare import check_all
 from domo.meaning.value import NOTHING, Meaning
 from domo.metrics.numbers import notes_on, numbers_of
 from domo.metrics.selection import Jury
-from domo.metrics.table import Measured, counts
+from domo.metrics.table import Measured, counts, is_finite
 from domo.model.flat import FlatModel
 from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model
@@ -103,12 +103,15 @@ def simulate(
     x = vectors[Section.TRAINABLE]
     mbar = torch.zeros_like(x) if config.kernel.average else None
     buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
+    said: dict[str, None] = {}
     for silo in silos:
         try:
             how = look_of(config, silo.silo_id, samples.get(silo.silo_id, 0))
-            look(task, flat, silo.train, silo.evaluation, how)
+            said |= dict.fromkeys(look(task, flat, silo.train, silo.evaluation, how))
         except TaskError as error:
             raise TaskError(f"{silo.silo_id}: {error}") from error
+    for note in said:
+        log.warning("%s", note)
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
     residuals: dict[str, Tensor | None] = {}
 
@@ -228,7 +231,8 @@ def _visit_silos(
         )
         rnd = LocalRound(flat, numbers, state.x, state.x_prev, state.mbar, state.buffers)
         try:
-            result = run_task_round(task, rnd, silo.train, evaluation)
+            with task_errors(f"round {r + 1}, {silo.silo_id}"):
+                result = run_task_round(task, rnd, silo.train, evaluation)
             if result is not None:
                 left = residuals.get(silo.silo_id)
                 kept[silo.silo_id] = encode_result(result, left, config.update_dtype)
@@ -236,7 +240,11 @@ def _visit_silos(
         except DivergenceError as error:
             where = f"round {r + 1}, {silo.silo_id}"
             raise DivergenceError(f"{where}: {error}", error.count) from error
-        if told := {name: one for name, one in rnd.evaluation.items() if counts(one)}:
+        told = {name: one for name, one in rnd.evaluation.items() if counts(one)}
+        for name in rnd.evaluation.keys() - told.keys():
+            if not is_finite(rnd.evaluation[name]):
+                log.warning("metric %r of x_%d is not finite at %s", name, r, silo.silo_id)
+        if told:
             measured[silo.silo_id] = told
     return back, kept, measured
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import domo
 from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import MAX_BYTES, Meaning
-from domo.metrics.table import Measured, Sum, Table, counts
+from domo.metrics.table import Measured, Sum, Table, counts, is_finite
 from domo.model.layout import Layout
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
@@ -205,7 +204,7 @@ def measures(name: str, of: Sum | Table) -> bool:
     if isinstance(of, Table):
         if not of.finite:
             log.warning("metric %r is not finite here; it is not sent", name)
-    elif not (math.isfinite(of.total) and math.isfinite(of.num)):
+    elif not is_finite(of):
         log.warning("metric %r is not finite here (%s of %s); it is not sent", name, *of)
     return counts(of)
 

@@ -168,7 +168,7 @@ def _write(
     metadata = {"run": config.title, "config_digest": config.digest}
     of_model = {**metadata, **(about or {})}
     save_model(out / "model.safetensors", result.layout, result.vectors, of_model)
-    if result.best is not None and result.best_index != result.history[-1].model_index:
+    if result.best is not None and result.best_digest != result.checkpoint_digest:
         of_best = {**metadata, **(about_best or {})}
         save_model(out / BEST, result.layout, result.best_vectors, of_best)
     else:

@@ -17,7 +17,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from domo.errors import TaskError
+from domo.errors import DomoError, TaskError
 from domo.inputs.form import InputForm
 from domo.meaning.value import Kind, Meaning, first_fault
 
@@ -102,7 +102,13 @@ def said_by(task: Any, root: Path, shard: Any) -> Meaning:
     """
     tells = getattr(task, "meaning", None)
     if callable(tells):
-        said = tells(root, shard)
+        try:
+            said = tells(root, shard)
+        except DomoError:
+            raise
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            raise TaskError(f"meaning(root, shard) of the task fails: {told}") from error
         if not isinstance(said, Meaning):
             kind = type(said).__name__
             raise TaskError(f"meaning(root, shard) of the task has to give a Meaning, not {kind}")

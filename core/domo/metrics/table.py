@@ -113,11 +113,16 @@ def more(before: Sum | Table | None, name: str, given: Any) -> Sum | Table:
     return Sum(total, num) if before is None else Sum(before.total + total, before.num + num)
 
 
+def is_finite(one: Sum | Table) -> bool:
+    """Whether all of it is a number: numbers overflow."""
+    if isinstance(one, Table):
+        return one.finite
+    return math.isfinite(one.total) and math.isfinite(one.num)
+
+
 def counts(one: Sum | Table) -> bool:
     """Whether it tells anything: a silo may have no sample of a class, or numbers overflow."""
-    if isinstance(one, Table):
-        return one.finite and one.num > 0
-    return math.isfinite(one.total) and math.isfinite(one.num) and one.num != 0
+    return is_finite(one) and (one.num > 0 if isinstance(one, Table) else one.num != 0)
 
 
 def check_measured(measured: Measured) -> None:

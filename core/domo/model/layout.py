@@ -241,9 +241,9 @@ def tensors_of(module: nn.Module) -> dict[str, tuple[Tensor, Section]]:
     out: dict[str, tuple[Tensor, Section]] = {}
     for name, p in module.named_parameters():
         out[_uncompiled(name)] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
-    persistent = module.state_dict(keep_vars=True)
     for name, b in module.named_buffers():
-        if name in persistent:
+        path, _, own = name.rpartition(".")
+        if own not in module.get_submodule(path)._non_persistent_buffers_set:
             kind = Section.FLOAT_BUFFER if b.is_floating_point() else Section.INTEGER_BUFFER
             out[_uncompiled(name)] = (b, kind)
     return out

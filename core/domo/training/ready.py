@@ -5,7 +5,7 @@ the same words wherever it is found first, and never in round 50.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,14 @@ from domo.metrics.numbers import notes_on
 from domo.metrics.table import Table
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
+from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.seeds import generator_for, seed_for
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, seed_torch, to_device
 from domo.training.local_round import LocalRound
+from domo.training.own_order import look_at_plan
+from domo.training.reach import parameters_of
 from domo.training.round_data import RoundNumbers
 from domo.training.task_errors import by_name, kind_of, task_errors, text_of
 from domo.training.task_round import autocast
@@ -177,7 +180,7 @@ def _check_measured(measured: Any) -> None:
             raise TaskError(f"{where}: the name of a metric is a text")
         if isinstance(pair, Table):
             continue
-        if isinstance(pair, str | bytes | Mapping) or not isinstance(pair, Iterable):
+        if isinstance(pair, str | bytes | Mapping | Set) or not isinstance(pair, Iterable):
             raise TaskError(f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}")
         try:
             total, num = map(float, pair)
@@ -214,9 +217,19 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
                 f"the gradient of {name} is not finite on the first batch: look for a logarithm, a "
                 "root or a quotient at 0 in the loss"
             )
-    if getattr(task, "batch_plan", None) is None:
+    plan = getattr(task, "batch_plan", None)
+    if plan is None:
         _look_at_a_lone_sample(task, rnd, train, how)
-    return [f"no gradient reaches {name}" for name in idle]
+    else:
+        look_at_plan(plan, n, how.num_steps)
+    notes = [f"no gradient reaches {name}" for name in idle]
+    if strangers := parameters_of(loss) - {id(p) for p in flat.params}:
+        notes.append(
+            f"the loss reaches {counted(len(strangers), 'parameter')} that the model does not "
+            "hold, which no step changes: layers in a list of Python's belong in nn.ModuleList, "
+            "and what a loss learns belongs in build_model"
+        )
+    return notes
 
 
 def _loss(task: Task, rnd: LocalRound, train: BatchLoader, indices: Any, how: Look) -> Tensor:

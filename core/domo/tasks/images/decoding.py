@@ -130,12 +130,12 @@ def _decoded(image: Image.Image, path: Path, images: ImageSettings) -> Decoded:
     image.load()
     tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
     signed = set(_several(tags.get(SAMPLE_FORMAT, UNSIGNED))) == {SIGNED}
-    if mode in ("RGB", "RGBA", "RGBX") and max(_several(tags.get(BITS, 8))) > 8:
-        if tags.get(PLANAR, 1) != 1 or ";16" not in raw:
-            raise NotReadError(
-                "it has more than 8 bits a channel, and its channels apart: save it as RGB of 16 "
-                "bits with its channels together"
-            )
+    deep = mode in ("RGB", "RGBA", "RGBX") and max(_several(tags.get(BITS, 8))) > 8
+    if deep and (tags.get(PLANAR, 1) != 1 or ";16" not in raw):
+        raise NotReadError(
+            "it has more than 8 bits a channel, and its channels apart: save it as RGB of 16 bits "
+            "with its channels together"
+        )
     if (mode == "I" or ";16" in raw) and "transparency" in image.info:
         raise NotReadError("it has 16 bits a channel and a clear colour: save it without")
     if mode in ("L", "RGB") and signed:

@@ -182,7 +182,7 @@ def _list_images(folder: Path, root: Path, classes: Sequence[str]) -> Found:
             elif path != root / LISTED:
                 walk.stray(entry)
             continue
-        if is_aside(entry.name):
+        if is_aside(entry.name) and same(entry.name) not in numbers:
             walk.aside(entry.name)
             continue
         check_name(entry.name, f"{shown(folder)} has the class folder")

@@ -99,6 +99,18 @@ def test_a_second_interruption_and_one_before_the_first_round(
     assert left("cut") == left("whole")
 
 
+def test_the_best_model_so_far_is_kept_where_it_is_the_last_that_was_tested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    press_ctrl_c(monkeypatch, "round 3/6")
+    domo("--out", "left", *QUICK)
+    told = left("left")
+    tested = [record["model_index"] for record in told["history"]]
+    assert told["best_index"] == tested[-1]
+    assert told["best_digest"] != told["checkpoint_digest"], "the model is that of the next round"
+    assert Path("left", "best.safetensors").exists()
+
+
 def test_another_run_is_not_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         press_ctrl_c(patched, "round 2/6")

@@ -777,6 +777,15 @@ def test_more_images_than_memory_are_refused_beforehand(
         read(Row("", GOOD), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["_none", ".none", "lost+found"])
+def test_a_folder_that_the_run_lists_is_a_class_whatever_its_name(
+    name: str, tmp_path: Path
+) -> None:
+    GREY.save(place(tmp_path, f"train/{name}/0.png"))
+    data = load_task("imagefolder:2", ImageSettings(), (name, "b")).train_data(tmp_path, None)
+    assert len(data) == 1
+
+
 def test_a_list_of_the_run_in_the_other_unicode_form_is_the_same_list(tmp_path: Path) -> None:
     put(GREY, "train/\u00e9/0.png")(tmp_path)
     assert image_files(tmp_path, "train", ["b", "e\u0301"]).files[0].label == 1

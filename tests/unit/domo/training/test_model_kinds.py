@@ -3,6 +3,7 @@
 None ends in an error of torch's alone, and none in silence.
 """
 
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -438,6 +439,12 @@ def raises(*_: Any) -> Any:
     raise OSError("the drive is gone")
 
 
+def later(of: Callable[..., Any], after: int) -> Callable[..., Any]:
+    """The same, until it has been called so often."""
+    calls = itertools.count()
+    return lambda *given: of(*given) if next(calls) < after else raises()
+
+
 def named_inputs(net: nn.Module, batch: Any) -> Tensor:
     return functional.cross_entropy(net(batch["x"]), batch["y"])
 
@@ -575,6 +582,10 @@ LOSSES: dict[str, tuple[Any, str]] = {
         task(loss=lambda m, b: Stuck.apply(m(b[0])).mean()),
         "loss(model, batch).backward() fails: NotImplementedError: it has none",
     ),
+    "a loss that raises later": (
+        task(loss=later(domo.cross_entropy_loss, 5)),
+        "round 1, silo-0: OSError: the drive is gone",
+    ),
     "a loss that calls backward itself": (
         task(loss=lambda m, b: backward_too(m, b)),
         "loss(model, batch).backward() fails: RuntimeError: Trying to backward through",
@@ -661,13 +672,61 @@ MEASURED: dict[str, tuple[Any, str]] = {
         task(evaluate=raises),
         "evaluate(model, batch) fails: OSError: the drive is gone",
     ),
+    "evaluate: a set, which has no order": (
+        measured({"accuracy": {3, 8}}),
+        "['accuracy'] must be (sum, count), and is an object of type set",
+    ),
+    "evaluate: it raises later": (
+        task(evaluate=later(domo.classification_sums, 3)),
+        "round 1, silo-1: OSError: the drive is gone",
+    ),
     "augment: it raises": (
         task(augment=raises),
         "augment(batch, generator) fails: OSError: the drive is gone",
     ),
 }
 
-KINDS = {**MODELS, **DATA, **LOSSES, **MEASURED}
+PLAN = "batch_plan(round_index, num_steps)"
+PLANS: dict[str, tuple[Any, str]] = {
+    "a plan of lists": (task(batch_plan=lambda r, n: [[0, 1, 2]] * n), WORKS),
+    "a plan without an end": (task(batch_plan=lambda r, n: itertools.repeat([0, 5])), WORKS),
+    "a plan as an array": (task(batch_plan=lambda r, n: np.zeros((n, 2), int)), WORKS),
+    "a plan of None": (
+        task(batch_plan=lambda r, n: None),
+        f"{PLAN} must give lists of the indices of samples, and gives None",
+    ),
+    "a plan of numbers": (
+        task(batch_plan=lambda r, n: list(range(n))),
+        f"{PLAN} must give lists of the indices of samples, and gives 0",
+    ),
+    "a plan of texts": (
+        task(batch_plan=lambda r, n: ["ab"] * n),
+        f"{PLAN} must give lists of the indices of samples: ValueError",
+    ),
+    "a plan with too few batches": (
+        task(batch_plan=lambda r, n: [[0]]),
+        f"{PLAN} gives 1 batch, and a round has 5 steps",
+    ),
+    "a plan with an empty batch": (
+        task(batch_plan=lambda r, n: [[]] * n),
+        f"{PLAN} gives a batch without samples",
+    ),
+    "a plan of samples that are not there": (
+        task(batch_plan=lambda r, n: [[1000]] * n),
+        f"{PLAN} names sample 1000, and there are 40: 0 to 39",
+    ),
+    "a plan that raises": (task(batch_plan=raises), f"{PLAN} fails: OSError: the drive is gone"),
+    "a plan that is no method": (
+        type("Task", (Plain,), {"batch_plan": [[0]]})(),
+        f"{PLAN} fails: TypeError: 'list' object is not callable",
+    ),
+    "meaning: it raises": (
+        task(meaning=raises),
+        "meaning(root, shard) of the task fails: OSError: the drive is gone",
+    ),
+}
+
+KINDS = {**MODELS, **DATA, **LOSSES, **MEASURED, **PLANS}
 
 
 def outcome(tried: Any) -> str:
@@ -701,6 +760,62 @@ def test_it_trains_or_is_refused_before_round_1_in_words(kind: str) -> None:
     assert text in str(caught.value)
     assert rounds == []
     assert "Traceback" not in str(caught.value)
+
+
+class Renamed(nn.Module):
+    """What keeps its state under other names, and some of it not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.out = nn.BatchNorm1d(4), nn.Linear(4, 3)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self.out.state_dict(*args, **kwargs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.norm(x))
+        return out
+
+
+def test_buffers_travel_whatever_a_model_s_own_state_dict_has() -> None:
+    result = run(model(Renamed))
+    assert result.state_dict["norm.num_batches_tracked"] == 10
+    assert result.state_dict["norm.running_mean"].any()
+
+
+class Listed(nn.Module):
+    """Layers in a list that the module knows nothing of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.out = [nn.Linear(4, 8), nn.Linear(8, 4)], nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        out: Tensor = self.out(x)
+        return out
+
+
+def test_layers_that_the_model_does_not_hold_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    run(model(Listed))
+    assert "the loss reaches 4 parameters that the model does not hold" in caplog.text
+    caplog.clear()
+    run(model(lambda: nn.Linear(4, 3)))
+    assert not caplog.text
+
+
+def test_a_test_number_that_is_not_finite_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    spoilt = later(lambda m, b: {"loss": domo.Sum(1, 2)}, 3)
+
+    def evaluate(net: nn.Module, batch: Any) -> Any:
+        try:
+            return spoilt(net, batch)
+        except OSError:
+            return {"loss": domo.Sum(math.nan, 2)}
+
+    run(task(evaluate=evaluate))
+    assert "metric 'loss' of x_0 is not finite at silo-1" in caplog.text
 
 
 def test_a_sparse_embedding_trains_to_the_bytes_of_a_dense_one() -> None:
