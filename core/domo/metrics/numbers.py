@@ -28,7 +28,7 @@ def numbers_of(silos: Iterable[Measured]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, table in tables.items():
         found |= numbers_of_table(name, table)
-    return found | _finite({name: s.total / s.num for name, s in sums.items() if s.num})
+    return found | {name: s.total / s.num for name, s in sums.items() if s.num}
 
 
 def added(silos: Iterable[Measured]) -> tuple[dict[str, Sum], dict[str, Table]]:
@@ -65,7 +65,7 @@ def numbers_of_table(name: str, table: Table) -> dict[str, float]:
 
 
 def _finite(found: Mapping[str, float]) -> dict[str, float]:
-    """Sums that are finite may have a quotient that is not: no JSON and no chart can hold it."""
+    """Cells that are finite may have a quotient that is not: no JSON and no chart can hold it."""
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

@@ -69,16 +69,34 @@ def falls(
         name: What `CurvePoint.value` is.
         better: `higher` or `lower`.
     """
-    found: list[Fall] = []
-    bad = 0
-    for i, test in enumerate(tests):
-        sign = next(_signs(tests[: i + 1], name, better == "higher"), None)
-        bad = 0 if sign is None else bad + 1
-        if sign is not None and bad == (1 if _is_broken(test) else IN_A_ROW):
-            best = _best(tests[:i], better == "higher")
-            found.append(Fall(test.model_index, best.model_index if best else 0, sign))
-            bad = max(bad, IN_A_ROW)  # said; a broken test does not say it again
-    return found
+    curve = Curve(name, better)
+    return [fall for test in tests if (fall := curve.add(test)) is not None]
+
+
+class Curve:
+    """A run's tests so far; each one is looked at once.
+
+    Args:
+        name: What `CurvePoint.value` is.
+        better: `higher` or `lower`.
+    """
+
+    def __init__(self, name: str, better: str):
+        self._name, self._higher = name, better == "higher"
+        self._tests: list[CurvePoint] = []
+        self._bad = 0
+
+    def add(self, test: CurvePoint) -> Fall | None:
+        """The next test; whether it makes certain that the run falls apart."""
+        before, fall = self._tests, None
+        sign = next(_signs(before, test, self._name, self._higher), None)
+        self._bad = 0 if sign is None else self._bad + 1
+        if sign is not None and self._bad == (1 if _is_broken(test) else IN_A_ROW):
+            best = _best(before, self._higher)
+            fall = Fall(test.model_index, best.model_index if best else 0, sign)
+            self._bad = max(self._bad, IN_A_ROW)  # said; a broken test does not say it again
+        before.append(test)
+        return fall
 
 
 def advice(config: RunConfig, best: int, is_kept: bool) -> str:
@@ -113,9 +131,10 @@ def _best(tests: Sequence[CurvePoint], higher: bool) -> CurvePoint | None:
     return min(tried, key=lambda t: t.loss or 0.0) if tried else None
 
 
-def _signs(tests: Sequence[CurvePoint], name: str, higher: bool) -> Iterator[str]:
+def _signs(
+    before: Sequence[CurvePoint], last: CurvePoint, name: str, higher: bool
+) -> Iterator[str]:
     """What is wrong with the last of some tests, beside those before."""
-    last, before = tests[-1], tests[:-1]
     at = f"after round {last.model_index}"
     if _is_broken(last):
         yield f"the test {at} gives numbers that are not finite"

@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 
 from domo.metrics.names import primary_of
-from domo.metrics.table import Sum
-from domo.training.falling_apart import CurvePoint, advice, falls, point
+from domo.training.falling_apart import Curve, Fall, advice, point
 from domo_server.events import kinds
+from domo_server.results.numbers import read_points
 from domo_server.runs.run import Run
 from domo_server.store.store import Store
 
@@ -26,8 +25,10 @@ class Falling:
     def __init__(self, store: Store):
         self._store = store
         self._at: tuple[str, int] | None = None
-        self._run_id, self._points = "", list[CurvePoint]()
+        self._run_id, self._next = "", 0
+        self._curve: Curve | None = None
         self._name: str | None = None
+        self._kept: int | None = None
         self._task: asyncio.Task[None] | None = None
 
     def look(self, run: Run) -> None:
@@ -41,30 +42,33 @@ class Falling:
         """Look at the models below an index, whose rounds are closed."""
         is_new = run.run_id == self._run_id
         if not is_new:
-            self._run_id, self._points = run.run_id, []
-        first = self._points[-1].model_index + 1 if self._points else 0
+            self._run_id, self._next, self._curve, self._name = run.run_id, 0, None, None
         try:
-            self._points += await asyncio.to_thread(self._read, run, first, end)
+            found = await asyncio.to_thread(self._read, run, self._next, end)
         except Exception:  # the database's; it is asked again after the next round
             log.debug("curves of %s", run.run_id, exc_info=True)
             return
-        name = self._name or "loss"
-        found = falls(self._points, name, run.config.better_of(name) or "higher")
-        if is_new and found and found[-1].model_index >= first:
+        if is_new and found:
             fall = found[-1]
-            what = advice(run.config, fall.best, is_kept=True)
+            what = advice(run.config, fall.best, is_kept=fall.best == self._kept)
             run.say(kinds.FALLS_APART, f"{run.config.title} falls apart: {fall.sign}. {what}")
 
-    def _read(self, run: Run, first: int, end: int) -> list[CurvePoint]:
-        sums: dict[int, dict[str, Sum]] = defaultdict(dict)
-        for row in self._store.evaluations_of(run.run_id, first):
-            if row.model_index < end:
-                of = sums[row.model_index]
-                total, num = of.get(row.metric, Sum(0.0, 0.0))
-                of[row.metric] = Sum(total + row.total, num + row.num)
+    def _read(self, run: Run, first: int, end: int) -> list[Fall]:
+        tests = read_points(self._store, run.run_id, first)
+        means = {p.model_index: p.metrics for p in tests if p.model_index < end}
         rounds = self._store.rounds_of(run.run_id, first - 2)
         losses = {row.round_index + 1: row.train_loss for row in rounds}
-        means = {i: {m: s.total / s.num for m, s in of.items() if s.num} for i, of in sums.items()}
         names = {name for of in means.values() for name in of}
-        self._name = primary_of(names, run.config.primary_metric) or self._name
-        return [point(i, of, self._name, losses.get(i)) for i, of in sorted(means.items())]
+        self._name = self._name or primary_of(names, run.config.primary_metric)
+        row = self._store.run(run.run_id)
+        self._kept = None if row is None else row.best_index
+        if self._curve is None and means:
+            name = self._name or "loss"
+            self._curve = Curve(name, run.config.better_of(name) or "higher")
+        found: list[Fall] = []
+        for i, of in sorted(means.items()):
+            assert self._curve is not None
+            fall = self._curve.add(point(i, of, self._name, losses.get(i)))
+            found += [] if fall is None else [fall]
+            self._next = i + 1
+        return found

@@ -1,6 +1,7 @@
 """What is said of runs that fall apart, and nothing of those that only look it for a while."""
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import domo
 from domo.methods import PAPER_METHODS
 from domo.run_config import RunConfig
-from domo.training.falling_apart import IN_A_ROW, CurvePoint, advice, falls
+from domo.training.falling_apart import IN_A_ROW, Curve, CurvePoint, advice, falls
 from tests.unit.domo.training.real_curves import HOLDS, OVERFITS, README_0_1
 
 
@@ -96,3 +97,15 @@ def test_the_advice_names_settings_that_the_run_does_not_have_yet() -> None:
     assert advice(careful, 7, is_kept=False) == (
         "Begin again with local_lr = 0.01. The best model so far is that after round 7"
     )
+
+
+def test_each_test_is_looked_at_once() -> None:
+    """A run of many rounds is looked at after each: not from its start again."""
+    tests = [CurvePoint(i, 1.0, 0.5 + i / 10_000) for i in range(800)]
+    curve = Curve("accuracy", "higher")
+    begun = time.process_time()
+    assert [curve.add(test) for test in tests] == [None] * 800
+    whole = time.process_time() - begun
+    begun = time.process_time()
+    curve.add(CurvePoint(800, 1.0, 0.8))
+    assert time.process_time() - begun < whole / 20
