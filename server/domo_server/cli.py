@@ -113,9 +113,8 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
         at = where.dashboard_url
         say(f"and watch: {here('domo', 'watch', at=at)}")
     else:
-        say("idle: no run is configured. Start one with a configuration file:")
-        say("  domo-server config > federation.toml; domo-server --config federation.toml")
-        say("or hand one to this coordinator:")
+        say("idle: no run is configured. Write a file with one, and hand it to this coordinator:")
+        say("  domo config > federation.toml")
         at, usual = where.dashboard_url, token == default_token_file()
         server = None if at == DASHBOARD else at
         token_file = None if usual else token

@@ -168,7 +168,7 @@ def test_no_data(plain: Coordinator, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     outcome = doctor(*flags(plain.address, tmp_path, empty, "--dashboard", plain.url))
-    outcome.blames("data folder", f"--data {empty} is empty", "it should hold train.npz")
+    outcome.blames("data folder", f"--data {empty} is empty", "the folder should hold train.npz")
     unread = {"data", "inputs", "samples", "same meaning", "dummy round"}
     assert outcome.of("not checked") == {"server certificate", "open run", *unread}
 
@@ -188,7 +188,7 @@ def test_data_that_cannot_be_read(
         file.mkdir()
         text = f"digits: there is no train.npz in {data}"
     outcome = doctor(*flags(plain.address, tmp_path, data, "--dashboard", plain.url))
-    outcome.blames("data", text, "it should hold train.npz")
+    outcome.blames("data", text, "the folder should hold train.npz")
 
 
 @pytest.fixture

@@ -232,6 +232,30 @@ def test_enrolling_with_another_model_or_configuration(raw: Raw, server: Coordin
     assert server.run()["state"] == "WAITING"
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_silo_that_has_no_place_is_told_why(tmp_path: Path, named: bool) -> None:
+    roster = {"roster": ["site-a"], "num_silos": None} if named else {}
+    run = own_run(tmp_path, nn.Linear(2, 1), **roster)
+    with coordinator(tmp_path, run, long_poll_s=0.1) as server:
+        member, late = Raw(server), Raw(server)
+        member.join()
+        offer = member.stub.WaitForRun(pb.WaitForRunRequest(session=member.session), timeout=30)
+        digests = {n: getattr(offer.offer, n) for n in ("config_digest", "layout_digest")}
+        late.join(silo_id="site-b", instance_id="j")
+        no_place = f"site-b has no place in run {late.run_id}: "
+        others = "the run's roster names others; "
+        if named:
+            said = f"{no_place}{others}the admin, or another --name, can change that"
+            says(fault(late.enroll, **digests), errors.ProtocolError, said)
+        assert member.enroll().enrolled
+        member.fetch()  # the run has begun
+        first = "the run has begun with the first 1 that enrolled; "
+        said = f"{no_place}{others if named else first}it waits for the next run"
+        says(fault(late.enroll, **digests), errors.ProtocolError, said)
+        for raw in (late, member):
+            raw.close()
+
+
 def test_a_whole_update(trainer: Raw, server: Coordinator) -> None:
     assert trainer.status().state == pb.ABSENT
     answer = trainer.submit(metrics={"loss": 0.5})

@@ -30,10 +30,27 @@ RUN: Mapping[str, Any] = {
 SHOWN: Mapping[str, Any] = {
     "name": "photos-1",
     "roster": ["site-a", "site-b", "site-c"],
+    "images": {"size": 64, "channels": 1, "aspect": "pad"},
+    "classes": [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ],
     "local_epochs": 1,
     "local_steps": 50,
     "participation": 2,
+    "min_silos": 2,
     "round_deadline_s": 3600,
+    "primary_metric": "auc",
+    "primary_better": "higher",
+    "stop_after": 5,
     "initial_model": "x0.safetensors",
     "licence": "apache-2.0",
     "data_licence": "not to be passed on",
@@ -41,10 +58,14 @@ SHOWN: Mapping[str, Any] = {
     "limits": "no medical images",
     "notes": "see the study's protocol",
     "dashboard": "127.0.0.1:8080",
+    "tls": {"cert": "server.pem", "key": "server.key", "client_ca": "ca.pem"},
+    "trackers": {"tensorboard_dir": "tensorboard"},
     "database": "postgresql+psycopg://domo@db/domo",
     "dashboard_url": "https://domo.example.org",
 }
 """Examples of keys that have no value by default."""
+LISTED = "an entry for each round"
+"""What those keys hold that are too long for an example."""
 RUN_HEAD = (
     "Runs of domo, carried out in this order: for `domo submit FILE` and `domo simulate --config "
     "FILE`, or in a coordinator's file beside [server]. A key behind # is at its default, or not "
@@ -70,7 +91,7 @@ def keys(model: type[BaseModel], given: Mapping[str, Any]) -> Iterator[str]:
         elif name in SHOWN:
             yield f"# {name} = {toml(SHOWN[name])}   # an example; not set by default"
         else:
-            yield f"# {name}: not set by default"
+            yield f"# {name}: not set by default; a list, {LISTED}"
 
 
 def notes_of(model: type[BaseModel]) -> dict[str, str]:
@@ -98,7 +119,9 @@ def comment(text: str) -> list[str]:
 
 
 def toml(value: Any) -> str:
-    """A plain value as TOML has it."""
+    """A plain value, or a flat table of such, as TOML has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + " }"
     return json.dumps(list(value) if isinstance(value, tuple) else value, default=str)
 
 

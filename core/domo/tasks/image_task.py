@@ -24,7 +24,7 @@ from domo.tasks.base import (
     cross_entropy_loss,
 )
 from domo.tasks.datasets import PixelDataset, Public, Statistics
-from domo.tasks.images.finding import class_names, image_files
+from domo.tasks.images.finding import class_names, image_files, say_names
 from domo.tasks.images.folders import Part, is_image_tree, parts_of
 from domo.tasks.images.reading import read
 from domo.tasks.shards import eval_shard, train_shard
@@ -80,7 +80,9 @@ class ImageTask:
         names = self.classes
         if shard is None or (names is None and self.reads_images(root)):
             check_folder(root, self.data_hint)
-            names = tuple(class_names(root, names, self.num_classes))
+            known, names = names, tuple(class_names(root, names, self.num_classes))
+            if known is None:
+                say_names(root, names)
         return Meaning(classes=names or (), input=self.input_form, version=VERSION)
 
     @property

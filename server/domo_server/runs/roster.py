@@ -77,6 +77,19 @@ class Roster:
         wanted = self._config.roster if self.frozen is None else self.frozen
         return wanted is None or silo_id in wanted
 
+    def no_place(self, silo_id: str) -> str:
+        """Why a silo is not taken in, and what to do; in words that name no other silo."""
+        if silo_id in self._dropped:
+            return "the admin has left it out (domo undrop takes it back)"
+        if self.frozen is None:
+            return "the run's roster names others; the admin, or another --name, can change that"
+        if self._config.roster is not None:
+            return "the run's roster names others; it waits for the next run"
+        return (
+            f"the run has begun with the first {len(self.frozen)} that enrolled; it waits for the "
+            "next run"
+        )
+
     def wanted_of(self, silo_id: str) -> Meaning:
         """What a silo's data are to mean."""
         return self.agreement.wanted_of(silo_id, begun=self.frozen is not None)

@@ -32,7 +32,9 @@ class Inputs(NamedTuple):
 def inputs(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """Each part's files, values and levels; and the sheet, if one is asked for."""
     if not facts.works:
-        yield unchecked("no task with its data is ready")
+        drawn = "" if setup.look is None else f", so --look {setup.look} is not drawn"
+        yield unchecked(f"no task with its data is ready{drawn}")
+        return
     pages: list[Page] = []
     for name, work in facts.works.items():
         for part, loader in (("training", work.train), ("test", work.evaluation)):

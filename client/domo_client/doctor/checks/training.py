@@ -103,7 +103,7 @@ def _hint(setup: Setup) -> str:
         except DomoError:
             continue
         if hint:
-            return f"it should hold {hint}"
+            return f"the folder should hold {hint}"
     return ""
 
 
@@ -134,7 +134,8 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
         except MissingDataError as error:
             yield unchecked(f"{name}: no data are given", f"it wants {error}")
         except DomoError as error:
-            mend = _hint(setup) or "bring the data into the form that the text names"
+            hint = _hint(setup)
+            mend = "do as the text says" + (f"; {hint}" if hint else "")
             if is_named(name) and isinstance(error, DataError):
                 mend += "; docs/data.md says what is read"
             yield problem(f"{name}: {error}", mend)

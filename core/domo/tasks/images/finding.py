@@ -83,9 +83,6 @@ def class_names(
             told = "; ".join(_strays(root, []))
             raise DataError(f"no class folders in {shown(root)}" + (f"; {told}" if told else ""))
         names, source = every, f"{shown(root)} (by its class folders)"
-        logger.info("classes by folder name: %s", ", ".join(names))
-        for group in by_case(names):
-            logger.warning("classes that differ by capitals alone: %s", ", ".join(group))
     if num_classes is not None and len(names) != num_classes:
         has = f"{source} has {classes_of(len(names))}, the task has {num_classes}"
         lower = not path.is_file() and not is_image_tree(root)
@@ -103,6 +100,15 @@ def class_names(
             f"Here are: {few or 'none'}"
         )
     return names
+
+
+def say_names(root: Path, names: Sequence[str]) -> None:
+    """Log the classes that the folders gave, where nothing else did: once for all parts."""
+    if (root / LISTED).is_file():
+        return
+    logger.info("classes by folder name: %s", ", ".join(names))
+    for group in by_case(names):
+        logger.warning("classes that differ by capitals alone: %s", ", ".join(group))
 
 
 def image_files(root: Path, part: Part, classes: Sequence[str]) -> Found:

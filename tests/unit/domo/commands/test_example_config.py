@@ -18,6 +18,9 @@ ROOT = Path(__file__).parents[4]
 EITHER = {"roster": "num_silos", "local_steps": "local_epochs"}
 """Keys that say one thing in two ways."""
 
+NOT_ALONE = {"min_silos", "primary_better"}
+"""Keys that want another one beside them."""
+
 
 def printed(which: str) -> str:
     result = CliRunner().invoke(app if which == "domo" else server_app, ["config"])
@@ -51,11 +54,30 @@ def test_every_key_is_in_it_with_its_default_or_an_example(tmp_path: Path) -> No
             assert tomllib.loads(line)[name] == default, line
 
 
-@pytest.mark.parametrize("name", sorted(set(behind(run_example())) - {"min_silos"}))
+@pytest.mark.parametrize("name", sorted(set(behind(run_example())) - NOT_ALONE))
 def test_each_line_of_a_run_can_be_used(name: str) -> None:
     line = behind(run_example())[name]
     wanted = {k: v for k, v in RUN.items() if k != EITHER.get(name)}
     assert name in validate(RunConfig, wanted | tomllib.loads(line), "the example").model_fields_set
+
+
+def test_keys_without_an_example_are_lists_by_round() -> None:
+    bare = re.findall(
+        r"^# (\w+): not set by default; a list, an entry for each round$",
+        printed("domo-server"),
+        re.M,
+    )
+    assert set(bare) == {"local_lrs", "local_steps_list", "participants"}
+    assert "not set by default\n" not in re.sub(
+        r"# an example; not set by default", "", printed("domo-server")
+    )
+
+
+def test_tables_of_the_coordinator_can_be_used(tmp_path: Path) -> None:
+    lines = behind(printed("domo-server").split("[[runs]]")[0])
+    for name in ("tls", "trackers"):
+        settings = validate(ServerConfig, tomllib.loads(lines[name]), "the example")
+        assert getattr(settings, name) is not None
 
 
 def test_the_readme_and_the_example_files_have_the_settings_that_hold() -> None:

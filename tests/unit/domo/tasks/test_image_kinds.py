@@ -736,7 +736,7 @@ def test_classes_that_differ_by_capitals_are_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     layout("train", classes_of="Aa")(tmp_path)
-    read(Row("", GOOD), tmp_path)
+    load_task("imagefolder:2").meaning(tmp_path, None)
     assert "classes that differ by capitals alone: A, a" in caplog.text
 
 

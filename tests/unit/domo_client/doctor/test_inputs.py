@@ -29,6 +29,13 @@ def looked(train: Any, look: Path | None = None, name: str = "imagefolder:2") ->
     return list(inputs(setup, Facts(works={name: work})))
 
 
+def test_without_data_the_sheet_is_not_blamed() -> None:
+    setup = Setup("localhost:1", "site-a", Path("state"), look=Path("sheet.png"))
+    (said,) = inputs(setup, Facts())
+    assert said.state == "not checked"
+    assert said.text == "no task with its data is ready, so --look sheet.png is not drawn"
+
+
 def folder(root: Path) -> Path:
     for name in ("cat", "dog"):
         (root / "train" / name).mkdir(parents=True)
