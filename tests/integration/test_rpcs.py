@@ -249,7 +249,7 @@ def test_a_silo_that_has_no_place_is_told_why(tmp_path: Path, named: bool) -> No
             says(fault(late.enroll, **digests), errors.ProtocolError, said)
         assert member.enroll().enrolled
         member.fetch()  # the run has begun
-        first = "the run has begun with the first 1 that enrolled; "
+        first = "the run has begun with the first 1 silo that enrolled; "
         said = f"{no_place}{others if named else first}it waits for the next run"
         says(fault(late.enroll, **digests), errors.ProtocolError, said)
         for raw in (late, member):

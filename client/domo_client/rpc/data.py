@@ -106,7 +106,10 @@ class Data:
             assignment = read_header(header, self.vectors.sizes)
             watch.feed(STALL_S)
             with self._session.counts.timed("downloading"):
-                return assignment, self.vectors.receive(assignment, stream, watch, own)
+                fetched = assignment, self.vectors.receive(assignment, stream, watch, own)
+            if next(stream, None) is not None:  # a call that is cut before its end was not sent
+                raise ProtocolError("the coordinator sent more than it had announced")
+            return fetched
 
         hold_s = self._session.long_poll_s + CALL_S
         return self._watched(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from domo.errors import ConfigError, MeaningMismatchError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import Meaning
+from domo.ops.words import counted
 from domo.run_config import RunConfig, sort_roster
 from domo_server.events import kinds
 from domo_server.events.kinds import EventKind
@@ -77,18 +78,26 @@ class Roster:
         wanted = self._config.roster if self.frozen is None else self.frozen
         return wanted is None or silo_id in wanted
 
-    def no_place(self, silo_id: str) -> str:
+    def no_place(self, session: Session, loaded: bool, ended: bool) -> str:
         """Why a silo is not taken in, and what to do; in words that name no other silo."""
-        if silo_id in self._dropped:
-            return "the admin has left it out (domo undrop takes it back)"
-        if self.frozen is None:
-            return "the run's roster names others; the admin, or another --name, can change that"
-        if self._config.roster is not None:
-            return "the run's roster names others; it waits for the next run"
-        return (
-            f"the run has begun with the first {len(self.frozen)} that enrolled; it waits for the "
-            "next run"
-        )
+        silo_id = session.silo_id
+        if not loaded or ended:
+            why = "it has ended" if ended else "it is being loaded; ask again"
+        elif self._run_id in session.declined:
+            why = "it has declined it; start the silo again to be asked again"
+        elif silo_id in self._dropped:
+            why = "the admin has left it out (domo undrop takes it back)"
+        elif self._config.roster is not None:
+            begun = "it waits for the next run"
+            mend = "the admin, or another --name, can change that"
+            why = f"the run's roster names others; {mend if self.frozen is None else begun}"
+        else:
+            first = 0 if self.frozen is None else len(self.frozen)
+            why = (
+                f"the run has begun with the first {counted(first, 'silo')} that enrolled; it "
+                "waits for the next run"
+            )
+        return f"{silo_id} has no place in run {self._run_id}: {why}"
 
     def wanted_of(self, silo_id: str) -> Meaning:
         """What a silo's data are to mean."""

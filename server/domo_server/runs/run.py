@@ -172,15 +172,6 @@ class Run:
             return False
         return self.roster.has_place_for(session)
 
-    def _why(self, session: Session) -> str:
-        if not self.ready:
-            return "it is being loaded; ask again"
-        if self.state.ended:
-            return "it has ended"
-        if self.run_id in session.declined:
-            return "it has declined it; start the silo again to be asked again"
-        return self.roster.no_place(session.silo_id)
-
     async def enroll(self, session: Session, layout_digest: bytes, place: Enrolment) -> None:
         """Take a silo in, or confirm its place after a restart.
 
@@ -192,9 +183,7 @@ class Run:
         silo_id = session.silo_id
         layout = self.model.layout
         if layout is None or not self.offers_to(session):
-            raise ProtocolError(
-                f"{silo_id} has no place in run {self.run_id}: {self._why(session)}"
-            )
+            raise ProtocolError(self.roster.no_place(session, self.ready, self.state.ended))
         self.roster.compare(silo_id, place.meaning)  # first: other classes make another model
         if layout_digest.hex() != layout.digest:
             raise LayoutMismatchError("the silo's model does not match the run's")

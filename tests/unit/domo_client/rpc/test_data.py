@@ -1,6 +1,8 @@
 """A silo and a coordinator that says whatever it is told to: nothing is believed unchecked."""
 
 import gc
+import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent import futures
@@ -96,6 +98,26 @@ def test_a_turn_that_fits(liar: Liar, silo: Data) -> None:
     told, vectors = silo.fetch_round("1-r")
     assert (told.action, told.round_index, told.num_steps) == ("TRAIN", 6, 1)
     assert torch.equal(vectors[VectorId.X], X)
+
+
+def test_an_answer_is_read_to_its_end(liar: Liar, silo: Data) -> None:
+    ended = threading.Event()
+
+    def turn() -> Iterator[bytes]:
+        yield header(vector())
+        yield frame()
+        time.sleep(0.3)
+        ended.set()
+
+    liar.turns = [turn()]
+    silo.fetch_round("1-r")
+    assert ended.is_set()  # the coordinator measures until here
+
+
+def test_an_answer_that_goes_on_is_refused(liar: Liar, silo: Data) -> None:
+    liar.turns = [[header(vector()), frame(), frame()]]
+    with pytest.raises(ProtocolError, match="sent more than it had announced"):
+        silo.fetch_round("1-r")
 
 
 WHERE = "the coordinator's header of round 7"
