@@ -103,14 +103,14 @@ def simulate(
     x = vectors[Section.TRAINABLE]
     mbar = torch.zeros_like(x) if config.kernel.average else None
     buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
-    said: dict[str, None] = {}
+    said_before: dict[str, None] = {}
     for silo in silos:
         try:
             how = look_of(config, silo.silo_id, samples.get(silo.silo_id, 0))
-            said |= dict.fromkeys(look(task, flat, silo.train, silo.evaluation, how))
+            said_before |= dict.fromkeys(look(task, flat, silo.train, silo.evaluation, how))
         except TaskError as error:
             raise TaskError(f"{silo.silo_id}: {error}") from error
-    for note in said:
+    for note in said_before:
         log.warning("%s", note)
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
     residuals: dict[str, Tensor | None] = {}
@@ -146,7 +146,8 @@ def simulate(
         notes = tuple(said)
         history.append(ModelRecord(r, numbers, state.made_by, own, notes))
         for note in notes:
-            log.warning(note)
+            if note not in said_before:
+                log.warning(note)
         if config.evaluates_at(r):
             jury.judge(r, numbers, len(measured))
             chosen = jury.choice.best

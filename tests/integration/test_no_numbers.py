@@ -17,7 +17,7 @@ from domo.training.initial import build_initial
 from domo_client.testing import try_task
 from domo_server import testing
 
-NONE = "no model has test numbers: no silo has test data, or evaluate_every is 0, or all are NaN"
+NONE = "no model has test numbers: no silo has test data, evaluate_every is 0, or all are NaN"
 
 
 class Untested:

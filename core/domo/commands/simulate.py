@@ -16,6 +16,7 @@ import domo
 from domo.commands import interrupted
 from domo.commands.compare import Setting
 from domo.commands.export import BEST
+from domo.errors import DivergenceError, DomoError
 from domo.metrics.names import main_names, primary_of
 from domo.model.card import (
     CardPoint,
@@ -71,7 +72,8 @@ def run_and_keep(
 ) -> SimulationResult:
     """Run a simulation, a line for each round, and leave its model and history in `out`.
 
-    Ctrl-C leaves those of the rounds that are done, and what it takes to go on.
+    Ctrl-C, and what fails in a later round, leave those of the rounds that are done, and what it
+    takes to go on.
 
     Args:
         config: The run.
@@ -115,15 +117,17 @@ def run_and_keep(
                 on_round=lambda held, so_far: newest.__setitem__(slice(None), [(held, so_far)]),
                 begin=begin,
             )
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, DomoError) as error:
             if newest and again:
                 held, so_far = newest[0]
                 interrupted.save_held(place, held, config, samples)
                 _write(out, config, so_far, {"interrupted": True})
                 say(
                     f"stopped after {counted(len(held.history), 'round')} of {config.num_rounds}: "
-                    f"the model and its history so far are in {out}\nnext:    {again}"
+                    f"the model and its history so far are in {out}"
                 )
+                if not isinstance(error, DivergenceError):  # it would come again
+                    say(f"next:    {again}")
             elif begin is not None:
                 say(f"stopped before another round was done\nnext:    {again}")
             raise

@@ -191,7 +191,8 @@ def _raw_mode(image: Image.Image) -> str:
 
 def _top(image: Image.Image) -> int:
     """What a PPM says its largest number is; 0 of other kinds of file."""
-    args: Any = image.tile[0][3] if image.format == "PPM" and image.tile else ()
+    tile: Any = getattr(image, "tile", None)
+    args = tile[0][3] if image.format == "PPM" and tile else ()
     return int(args[1]) if isinstance(args, tuple) and len(args) == 2 else 0
 
 

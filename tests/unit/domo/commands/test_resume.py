@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from domo import simulation
 from domo.commands import compare, comparison, interrupted
 from domo.commands import simulate as simulate_command
 from domo.commands.main import app
 from domo.simulated import ModelRecord
+from domo.training.local_round import LocalRound
 
 QUICK = ("--rounds", "6", "--local-steps", "2", "--silos", "3")
 
@@ -109,6 +111,26 @@ def test_the_best_model_so_far_is_kept_where_it_is_the_last_that_was_tested(
     assert told["best_index"] == tested[-1]
     assert told["best_digest"] != told["checkpoint_digest"], "the model is that of the next round"
     assert Path("left", "best.safetensors").exists()
+
+
+def test_a_fault_of_a_later_round_keeps_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, rounds = simulation.run_task_round, []
+
+    def fail(task: Any, rnd: LocalRound, *more: Any) -> Any:
+        rounds.append(rnd.round_index)
+        if rnd.round_index == 3 and rounds.count(3) == 1:
+            raise OSError("the drive is gone")
+        return train(task, rnd, *more)
+
+    domo("--out", "whole", *QUICK)
+    monkeypatch.setattr(simulation, "run_task_round", fail)
+    told = domo("--out", "left", *QUICK)
+    assert told.exit_code == 2
+    assert "error: round 4, silo-0: OSError: the drive is gone" in told.output
+    assert "stopped after 3 rounds of 6" in told.output
+    assert left("left")["interrupted"]
+    assert domo("--out", "left", *QUICK, "--resume").exit_code == 0
+    assert left("left") == left("whole")
 
 
 def test_another_run_is_not_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
