@@ -99,6 +99,9 @@ def test_a_silo_that_is_left_out_is_no_measure(tmp_path: Path) -> None:
             await lab.enroll(B, meaning=CATS)
             await lab.enroll(C, meaning=CATS.filled(BGR))
             await lab.round_open(0)
+            await lab.c.queue.stop(RUN_ID)
+            await lab.ended()
+            assert (await lines(lab))[0] == "3 classes: ape (0), bee (1), cat (2)"
 
     play(go())
 

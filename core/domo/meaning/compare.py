@@ -48,6 +48,7 @@ CURES = {
     "version": "Use the same version of the task's code at all silos",
 }
 """What to do about a difference, by what differs."""
+SAME = "Use the coordinator's version of domo here: it compares more than this one"
 
 
 class Difference(NamedTuple):
@@ -117,8 +118,8 @@ def check_all(classes: Sequence[str] | None, silos: Iterable[tuple[str, Meaning]
 
 def mismatch(found: Sequence[Difference], whose: str = "this silo's data") -> MeaningMismatchError:
     """The error of these differences, with what to do about each."""
-    cures = dict.fromkeys(CURES[d.what] for d in found)
-    text = "; ".join(d.text for d in found)
+    cures = dict.fromkeys(CURES[d.what] for d in found) or {SAME: None}
+    text = "; ".join(d.text for d in found) or "the coordinator says so, and does not say where"
     return MeaningMismatchError(
         f"{whose} mean something else than the run's: {text}. {'. '.join(cures)}",
         [d.text for d in found],

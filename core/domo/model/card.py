@@ -117,7 +117,13 @@ class ModelCard(_Frozen):
         return next((p for p in self.points if p.model_index == self.round_index), None)
 
     def best(self, metric: str) -> CardPoint | None:
-        """The best model of the run up to this one, of those that as many silos have tested."""
+        """The best model of the run up to this one, of those that as many silos have tested.
+
+        By what the run is judged by, it is the one that was kept.
+        """
+        if metric == self.primary_metric and self.best_index is not None:
+            kept = (p for p in self.points if p.model_index == self.best_index)
+            return next((p for p in kept if metric in p.metrics), None)
         most = max((p.num_silos or 0 for p in self.points), default=0)
         full = [p for p in self.points if metric in p.metrics and (p.num_silos or 0) == most]
         better = direction(metric)

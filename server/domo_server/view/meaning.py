@@ -15,4 +15,6 @@ async def meaning_of(row: RunRow, live: Run | None, store: Store) -> Sequence[st
     if live is not None and live.ready:
         return described(live.roster.agreement.wanted_of())
     enrolled = await asyncio.to_thread(store.enrolled, row.run_id)
-    return described(agreed(row.run_config(), enrolled, {}))
+    first = [s for s in row.roster or () if s in enrolled]  # before those that it began without
+    ordered = {s: enrolled[s] for s in [*first, *(s for s in enrolled if s not in first)]}
+    return described(agreed(row.run_config(), ordered, {}))

@@ -153,3 +153,11 @@ def test_a_meaning_in_words() -> None:
         "4 classes without names",
         "inputs: values far below 0 and above it",
     ]
+
+
+def test_a_newer_coordinator_may_compare_what_this_version_does_not() -> None:
+    text = str(mismatch([]))
+    assert text.startswith("this silo's data mean something else than the run's: the coordinator")
+    assert text.endswith(
+        "Use the coordinator's version of domo here: it compares more than this one"
+    )

@@ -49,6 +49,15 @@ def test_the_best_is_of_models_that_all_silos_tested() -> None:
     assert "- accuracy: 0.7 (this model) best 0.8 (x_2)" in markdown(it)
 
 
+def test_by_what_the_run_is_judged_by_the_best_is_the_one_that_was_kept() -> None:
+    it = markdown(card({}, primary_metric="accuracy", best_index=3, best_value=0.7))
+    assert "Judged by accuracy, the best of the run is this model." in it
+    assert "- accuracy: 0.7 (this model) best 0.7 (x_3)" in it
+    odd = [CardPoint(model_index=i, metrics={"odd": 1.0 * i}, num_silos=2) for i in range(4)]
+    it = markdown(card({}, points=odd, primary_metric="odd", best_index=1, best_value=1.0))
+    assert "- odd: 3 (this model) best 1 (x_1)" in it
+
+
 def test_a_card_comes_back_from_a_file_and_a_bad_one_is_none() -> None:
     it = card({"notes": "é"})
     assert card_in({CARD: it.model_dump_json()}) == it
