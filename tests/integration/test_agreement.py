@@ -98,6 +98,13 @@ def test_a_silo_that_is_left_out_is_no_measure(tmp_path: Path) -> None:
             await lab.view.drop(A, "another list of classes")
             await lab.enroll(B, meaning=CATS)
             await lab.enroll(C, meaning=CATS.filled(BGR))
+            assert await lab.events("meaning") == [
+                "site-a is the first to say what data mean here: "
+                "3 classes: ape (0), bee (1), dog (2); inputs: RGB",
+                "site-b is the first to say what data mean here: "
+                "3 classes: ape (0), bee (1), cat (2)",
+                "site-c is the first to say what data mean here: inputs: BGR",
+            ]
             await lab.round_open(0)
             await lab.c.queue.stop(RUN_ID)
             await lab.ended()

@@ -27,12 +27,20 @@ class Agreement:
         self._config, self._enrolled, self._dropped = config, enrolled, dropped
         self._said = Meaning(classes=config.classes or ())
         self._givers: list[str] = []  # whose word the measure is, first to last
+        self._without: set[str] = set()  # whose word it is not
 
     def load(self) -> None:
         """Take the word of all that are in the run, one after another."""
         self._said, self._givers = Meaning(classes=self._config.classes or ()), []
+        self._without = self._dropped.keys() & self._enrolled.keys()
         for silo_id in self._enrolled:
-            self._take(silo_id)
+            if silo_id not in self._without:
+                self._take(silo_id)
+
+    def _keep_up(self) -> None:
+        """An admin may have left silos out, or taken them back."""
+        if self._without != self._dropped.keys() & self._enrolled.keys():
+            self.load()
 
     def _take(self, silo_id: str) -> None:
         """What nobody has said before, this silo says for all."""
@@ -48,14 +56,17 @@ class Agreement:
             silo_id: The silo.
             begun: The run has begun, so its own data are to stay what they were.
         """
-        own = silo_id in self._givers and not begun
-        if not own and self._dropped.keys().isdisjoint(self._givers):
+        self._keep_up()
+        if begun or silo_id not in self._givers:
             return self._said
-        others = {s: e for s, e in self._enrolled.items() if begun or s != silo_id}
+        others = {s: e for s, e in self._enrolled.items() if s != silo_id}
         return agreed(self._config, others, self._dropped)
 
     def hear(self, silo_id: str) -> list[str]:
         """A silo has enrolled: what of its word is the measure now, and what it leaves open."""
+        self._keep_up()
+        if silo_id in self._dropped:
+            return []
         if silo_id in self._givers:
             self.load()  # it has come again, perhaps with another word
             return []
