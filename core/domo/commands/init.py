@@ -1,7 +1,9 @@
 """What `domo init` does: a complete initial model in one file."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -12,11 +14,16 @@ from domo.errors import ConfigError
 from domo.inputs.images import ImageSettings
 from domo.model.layout import Section
 from domo.model.model_file import save_model
+from domo.names import shown
 from domo.ops.config_file import validate
 from domo.ops.console import say
 from domo.run_config import RunConfig
 from domo.tasks import load_task
 from domo.training.initial import about_initial, build_initial
+
+log = logging.getLogger(__name__)
+
+NEEDED = "it needs tensors by name, as torch.save(model.state_dict(), ...) makes"
 
 
 def make_initial(
@@ -74,11 +81,22 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         named = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ConfigError(f"--weights {path}: no such file") from None
-    except Exception as error:  # an unpickler can raise anything on a file that is none
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"--weights {path}: cannot be read: {reason}") from None
-    if not isinstance(named, Mapping) or not all(isinstance(v, Tensor) for v in named.values()):
+    except OSError as error:
+        raise ConfigError(f"--weights {path}: cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # an unpickler can raise anything, and says what is not for a user
+        log.debug("%s", path, exc_info=error)
         raise ConfigError(
-            f"--weights {path}: needs tensors by name, as torch.save(model.state_dict(), ...) makes"
-        )
+            f"--weights {path}: holds something else, or is damaged; {NEEDED}"
+        ) from None
+    if not _named(named):
+        inner = [k for k, v in named.items() if _named(v)] if isinstance(named, Mapping) else []
+        under = f". They lie under {shown(inner[0])!r} in it: save that alone" if inner else ""
+        raise ConfigError(f"--weights {path}: {NEEDED}{under}")
     return dict(named)
+
+
+def _named(value: Any) -> bool:
+    """Whether it is tensors by name."""
+    return isinstance(value, Mapping) and all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in value.items()
+    )

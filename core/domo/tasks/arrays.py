@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 import torch
@@ -83,9 +84,12 @@ def _open(path: Path) -> tuple[Array, Array]:
         raise
     except Exception as error:  # zipfile and numpy raise anything on a file that is damaged
         told = shown(" ".join(str(error).split()) or type(error).__name__)
-        stack = "; lists of arrays are stacked with numpy.stack" if "pickle" in told else ""
+        if path.is_file() and not is_zipfile(path):  # numpy would say to unpickle it
+            told = "it is cut off, or no zip file as an npz file is"
+        elif "pickle" in told:
+            told = "it holds objects; lists of arrays are stacked with numpy.stack"
         raise DataError(
-            f"{path} cannot be read as an npz file of plain arrays (numpy.savez): {told}{stack}"
+            f"{path} cannot be read as an npz file of plain arrays (numpy.savez): {told}"
         ) from error
 
 

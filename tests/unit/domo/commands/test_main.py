@@ -200,8 +200,14 @@ def test_init_refuses_what_is_no_model(tmp_path):
     save_file({"a": torch.zeros(2)}, tmp_path / "a.safetensors")
     for name in ("text.pt", "text.safetensors"):
         told = refused("init", "digits", "--weights", name)
-        assert told.startswith(f"--weights {name}: cannot be read: ")
-        assert "\n" not in told
+        assert told.startswith(f"--weights {name}: holds something else, or is damaged; it needs")
+        assert "weights_only" not in told, "nobody is told to unpickle a stranger's file"
+    torch.save({"state_dict": {"a": torch.zeros(2)}, "epoch": 3}, tmp_path / "last.ckpt")
+    assert "They lie under 'state_dict' in it" in refused(
+        "init", "digits", "--weights", "last.ckpt"
+    )
+    torch.save({0: torch.zeros(2)}, tmp_path / "numbered.pt")
+    assert "needs tensors by name" in refused("init", "digits", "--weights", "numbered.pt")
     assert "no such file" in refused("init", "digits", "--weights", "none.pt")
     assert "needs tensors by name" in refused("init", "digits", "--weights", "other.pt")
     told = refused("init", "digits", "--weights", "a.safetensors")
