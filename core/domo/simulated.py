@@ -10,6 +10,7 @@ from domo.errors import ConfigError
 from domo.model.flat import digest_all
 from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
+from domo.ops.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Held:
     best: ServerState | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SimulationResult:
     """Where a run ended: x_R, m_R, mbar_R, all other sections, x_{R-1}, a record of each x_i.
 
@@ -109,6 +110,17 @@ class SimulationResult:
     best_index: int | None = None
     best_value: float | None = None
     stopped: str | None = None
+
+    def __repr__(self) -> str:
+        """One line, as a notebook shows what a cell gives."""
+        last = self.history[-1].metrics
+        shown = sorted(last, key=lambda name: name != self.primary_metric)[:3]
+        numbers = ", ".join(f"{name} {last[name]:.4g}" for name in shown)
+        best = (
+            "" if self.best_index is None else f"; best {self.primary_metric}: x_{self.best_index}"
+        )
+        rounds = counted(len(self.history) - 1, "round")
+        return f"<SimulationResult: {rounds}, {numbers or 'no test numbers'}{best}>"
 
     @property
     def checkpoint_digest(self) -> str:

@@ -56,7 +56,7 @@ def run_single(
     )
     task, silos = setting.load()
     result = run_and_keep(config, task, silos, setting.device, out, again=again, resume=resume)
-    say(f"next:    {side_by_side}    (the paper's eight methods side by side)")
+    say(f"next:    {side_by_side}    # the paper's eight methods side by side")
     return result
 
 

@@ -87,12 +87,12 @@ def submit_runs(server: str, path: Path, name: str | None, token: str) -> Sequen
     return queued
 
 
-def pause_run(server: str, which: str, token: str) -> None:
+def pause_run(server: str, which: str, token: str, token_file: Path | None = None) -> None:
     """Hold a run until it is resumed."""
     with Coordinator(server, token) as coordinator:
         run = coordinator.pause(find_run(coordinator, which))
     say(f"{run.run_id}: " + ("paused" if run.state == "PAUSED" else "pausing"))
-    say(f"next: {here('domo', 'resume', run.run_id, at=server)}")
+    say(f"next: {here('domo', 'resume', run.run_id, at=server, token_file=token_file)}")
 
 
 def resume_run(server: str, which: str, token: str) -> None:
@@ -141,12 +141,15 @@ def edit_run(
         say(edited.notes)
 
 
-def drop_silo(server: str, silo_id: str, reason: str, token: str) -> None:
+def drop_silo(
+    server: str, silo_id: str, reason: str, token: str, token_file: Path | None = None
+) -> None:
     """Leave a silo out until it is taken back."""
     with Coordinator(server, token) as coordinator:
         silo = coordinator.drop(silo_id, reason)
     say(f"{silo.silo_id} is left out" + (f": {silo.dropped}" if silo.dropped else ""))
-    say(f"next: {here('domo', 'undrop', silo.silo_id, at=server)} takes it back")
+    back = here("domo", "undrop", silo.silo_id, at=server, token_file=token_file)
+    say(f"next: {back}   # takes it back")
 
 
 def undrop_silo(server: str, silo_id: str, token: str) -> None:
@@ -156,7 +159,9 @@ def undrop_silo(server: str, silo_id: str, token: str) -> None:
     say(f"{name} takes part again from the next round on")
 
 
-def rebind_silo(server: str, silo_id: str, token: str, sure: bool) -> None:
+def rebind_silo(
+    server: str, silo_id: str, token: str, sure: bool, token_file: Path | None = None
+) -> None:
     """Free a silo's name for one other state folder, once the admin has said that it is meant.
 
     Raises:
@@ -169,5 +174,5 @@ def rebind_silo(server: str, silo_id: str, token: str, sure: bool) -> None:
         silo_id = coordinator.rebind(silo_id).silo_id
     say(REBOUND.format(silo=silo_id))
     if silo.dropped is not None:
-        back = here("domo", "undrop", silo_id, at=server)
-        say(f"it is left out still ({silo.dropped}): {back} takes it back")
+        back = here("domo", "undrop", silo_id, at=server, token_file=token_file)
+        say(f"it is left out still ({silo.dropped}); to take it back: {back}")

@@ -188,7 +188,7 @@ def pause(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) ->
     """Hold a run: no round closes and none begins until `domo resume`."""
     from domo.remote.admin import find_token, pause_run
 
-    pause_run(server, run, find_token(token_file))
+    pause_run(server, run, find_token(token_file), token_file)
 
 
 @remote_app.command()
@@ -240,7 +240,7 @@ def drop(
     """Leave a silo out, from the round that is open on, until `domo undrop`."""
     from domo.remote.admin import drop_silo, find_token
 
-    drop_silo(server, silo, reason, find_token(token_file))
+    drop_silo(server, silo, reason, find_token(token_file), token_file)
 
 
 @remote_app.command()
@@ -260,7 +260,7 @@ def rebind(
     """Let a silo's name be taken by another state folder, once: the old one was lost."""
     from domo.remote.admin import find_token, rebind_silo
 
-    rebind_silo(server, silo, find_token(token_file), yes)
+    rebind_silo(server, silo, find_token(token_file), yes, token_file)
 
 
 @remote_app.command(hidden=True)

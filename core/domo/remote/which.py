@@ -1,5 +1,7 @@
 """Which run is meant: people give its number, its name, or both as `domo runs` shows them."""
 
+from pathlib import Path
+
 from domo.api.client import DASHBOARD, Coordinator
 from domo.errors import ConfigError, NotFoundError
 from domo.ops.words import counted, typed
@@ -36,7 +38,7 @@ def find_run(coordinator: Coordinator, text: str) -> str:
     return found[0]
 
 
-def here(*words: str, at: Coordinator | str) -> str:
-    """A command for the same coordinator, as somebody types it."""
+def here(*words: str, at: Coordinator | str, token_file: Path | None = None) -> str:
+    """A command for the same coordinator, with the same token, as somebody types it."""
     url = at if isinstance(at, str) else at.url
-    return typed(*words, server=None if url == DASHBOARD else url)
+    return typed(*words, server=None if url == DASHBOARD else url, token_file=token_file)

@@ -62,3 +62,10 @@ def test_torch_is_left_as_it_was_also_after_a_fault(exact: bool) -> None:
     assert not torch.is_deterministic_algorithms_warn_only_enabled()
     assert torch.equal(torch.get_rng_state(), drawn)
     torch.use_deterministic_algorithms(False)
+
+
+def test_what_a_notebook_shows_of_a_result_is_a_line() -> None:
+    made = domo.simulate(config=NAMED)
+    last = made.history[-1].metrics
+    line = f"accuracy {last['accuracy']:.4g}, loss {last['loss']:.4g}; best accuracy: x_"
+    assert repr(made) == f"<SimulationResult: 1 round, {line}{made.best_index}>"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import socket
 import sys
 import time
@@ -94,6 +95,19 @@ def test_status_says_who_is_left_out_and_why(federation: Federation) -> None:
     assert body["runs"][0]["run_id"] == "1-fedavg"
 
 
+def test_a_command_that_is_proposed_has_the_token_of_the_one_before(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOMO_ADMIN_TOKEN")
+    path = tmp_path / "admin token"
+    path.write_text(TOKEN)
+    for words in (("pause", "1-fedavg"), ("drop", "site-b")):
+        proposed = domo(*words, "--token-file", str(path)).splitlines()[-1]
+        command = shlex.split(proposed.removeprefix("next: "), comments=True)
+        assert command[-2:] == ["--token-file", str(path)]
+        assert domo(*command[1:])
+
+
 def test_pause_resume_and_stop(server: str, federation: Federation) -> None:
     assert domo("pause", "1-fedavg").splitlines() == [
         "1-fedavg: paused",
@@ -143,7 +157,7 @@ def test_a_run_gets_tags_and_notes_and_leaves_the_list(federation: Federation) -
 def test_drop_and_undrop(server: str, federation: Federation) -> None:
     assert domo("drop", "site-b", "--reason", "on holiday").splitlines() == [
         "site-b is left out: on holiday",
-        f"next: domo undrop site-b --server {server} takes it back",
+        f"next: domo undrop site-b --server {server}   # takes it back",
     ]
     assert federation.silo_list[1].dropped == "on holiday"
     assert refused(2, "drop", "site-b") == "site-b is out already"
@@ -166,7 +180,9 @@ def test_a_name_is_let_go_by_a_command_of_its_own_that_asks_back(federation: Fed
     )
     assert federation.rebound == ["site-a"]
     domo("drop", "site-b", "--reason", "lost")
-    assert "it is left out still (lost): domo undrop site-b" in domo("rebind", "site-b", "-y")
+    assert "it is left out still (lost); to take it back: domo undrop site-b" in domo(
+        "rebind", "site-b", "-y"
+    )
     told = refused(2, "readmit", "site-a")
     assert "domo undrop site-a: takes back" in told
     assert "domo rebind site-a: lets its name" in told
