@@ -209,5 +209,6 @@ def test_the_process_is_left_as_it_was(tmp_path) -> None:
     frozen, drawn = gc.get_freeze_count(), torch.get_rng_state()
     with testing.coordinator(task=Good()) as coordinator:
         try_task(Good(), tmp_path, coordinator.address)
-    assert (gc.get_freeze_count(), torch.get_num_threads()) == (frozen, 3)
+    assert gc.get_freeze_count() <= frozen, "what others froze may go meanwhile"
+    assert torch.get_num_threads() == 3
     assert torch.equal(torch.get_rng_state(), drawn)

@@ -78,8 +78,9 @@ def test_nothing_is_wrong(
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[-1] == f"nothing is wrong: site-a can join {server.address}"
-    assert all(line.startswith("ok  ") for line in lines[:-1])
+    assert lines[-1] == f"nothing is wrong: site-a can join {server.address}; 2 not checked"
+    others = [line.split()[2:4] for line in lines[:-1] if not line.startswith("ok  ")]
+    assert others == [["open", "run"], ["same", "meaning"]], "no run is open"
     for check in ("proxy", "DNS", "TCP", "gRPC", "protocol", "clock", "data", "dummy round"):
         assert any(line.split("  ")[4:] and check in line for line in lines), check
     assert "digits: 40 training and 10 test samples" in done.stdout
@@ -107,7 +108,7 @@ def test_a_clock_that_is_behind_without_a_dashboard(
     made = time.time()
     nobody = f"http://127.0.0.1:{free_port()}"
     args = flags(server.address, tmp_path, images, *tls_flags(papers), "--dashboard", nobody)
-    assert doctor(*args).of("not checked") == {"clock"}
+    assert doctor(*args).of("not checked") == {"clock", "open run", "same meaning"}
     clock = str(ROOT / "tests/support/faults/shifted_clock")
     done = doctor_process(*args, "--json", PYTHONPATH=clock, SHIFT_S="-7200")
     outcome = Outcome(done.returncode, json.loads(done.stdout)["checks"])

@@ -102,7 +102,7 @@ def test_killed_coordinators_and_silos_change_no_byte(tmp_path: Path, update_dty
         scene.only_waits_for("site-b", 1)
         scene.kill_server()
         scene.start_server(run)
-        fed.server.wait_for("resumed at round 2 of 6 with 1 updates already here")
+        fed.server.wait_for("resumed at round 2 of 6 with 1 update already here")
         scene.release("site-b", 1)
 
         # round 2: it dies while both silos train

@@ -48,7 +48,7 @@ class Task(Protocol):
     - `eval_data(root, shard) -> Dataset | None`: data that the server model is tested on;
     - `augment(batch, generator) -> batch`: random augmentation of a collated batch, on the CPU;
     - `batch_plan(round_index, num_steps) -> Sequence[Sequence[int]]`: own sampling order
-      (class-balanced batches, curricula) in place of the seeded permutation;
+      (class-balanced batches, curricula) in place of the seeded permutation; None leaves that;
     - `on_gradients(model)`: called after each backward and before the step, to clip gradients;
     - `data_hint: str`: one line on what `--data` should hold;
     - `classes: Sequence[str]`: names of the classes in the order of their numbers, `version: str`:

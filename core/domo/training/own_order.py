@@ -12,13 +12,15 @@ PLAN = "batch_plan(round_index, num_steps)"
 
 
 def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> None:
-    """See that the plan of the first round can be followed.
+    """See that the plan of the first round can be followed; None is the seeded order.
 
     Raises:
         TaskError: It cannot; says why.
     """
     with task_errors(f"{PLAN} fails"):
         given = plan(0, num_steps)
+        if given is None:
+            return
         batches = list(islice(given, num_steps)) if isinstance(given, Iterable) else None
     if batches is None or not all(isinstance(b, Iterable) for b in batches):
         odd = [b for b in batches or [given] if batches is None or not isinstance(b, Iterable)]
