@@ -709,6 +709,8 @@ def test_login_by_form_and_logout(app: FastAPI) -> None:
     gone = out.headers["set-cookie"].lower()
     assert gone.startswith(f'{Admin(TOKEN).cookie_name}="";')
     assert "max-age=0" in gone
+    plain = {"Origin": f"http://{HOST}"}  # all that a form says over plain HTTP
+    assert ask(app, "POST", "/logout", headers=plain, cookies=COOKIE).status_code == 303
     other = {"Sec-Fetch-Site": "cross-site"}
     refused(ask(app, "POST", "/logout", headers=other), 403, "cross_origin")
 
@@ -1050,6 +1052,7 @@ def test_pages_refer_to_assets_that_exist(app: FastAPI, path: str) -> None:
     assert page.headers["content-type"].startswith("text/html")
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "same-origin", "else its forms have no origin"
     wanted = [page.url.join(ref) for ref in re.findall(r'(?:src|href)="([^"#]+)"', page.text)]
     seen = set()
     while wanted:
