@@ -40,8 +40,9 @@ from domo_server.integrations.webhook_message import Hook
 from domo_server.startup import PORTS_TRIED, why_taken
 from domo_server.store.database import connect, versions
 
-MODELS_OF_A_RUN = 10
-"""In a run's folder, at most: x_0, two checkpoints, exports, the model."""
+MODELS_OF_A_RUN = 14
+"""In a run's folder, at most: x_0, three checkpoints and the best one's with m, an export and the
+model of the newest and of the best."""
 SMALL_DISK = 100_000_000
 """What is wanted beside the models: database, logs of it, the odd leftover."""
 RENEW = "have it renewed, and restart the coordinator with the new one"

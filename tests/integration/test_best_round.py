@@ -11,7 +11,9 @@ from domo.api.client import Coordinator as Client
 from domo.errors import ProtocolError
 from domo.model.layout import Section
 from domo.model.model_file import load_card, load_model
+from domo_server.check import MODELS_OF_A_RUN
 from domo_server.results.numbers import latest_metrics
+from domo_server.runs.ending import Ending
 from tests.support.live.coordinator import coordinator
 from tests.support.live.silos import agents, options
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, play
@@ -243,3 +245,38 @@ def test_tables_of_a_silo_that_is_left_out_give_way_to_those_of_the_others(tmp_p
             assert (judged.value, judged.num_silos) == (1.0, 3)
 
     play(go())
+
+
+def test_a_run_takes_no_more_room_than_the_check_reckons_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = torch.nn.Linear(400, 100)
+    domo.save_initial(model, tmp_path / "x0.safetensors")
+    size = sum(4 * p.numel() for p in model.parameters())
+    taken = []
+
+    def look(ending: Ending) -> None:
+        folder = ending._run.folder
+        found = [f.stat() for f in folder.rglob("*") if f.is_file() and "spool" not in f.parts]
+        taken.append(sum({f.st_ino: f.st_size for f in found}.values()))
+        tidy(ending)
+
+    tidy = Ending._tidy
+    monkeypatch.setattr(Ending, "_tidy", look)
+
+    async def go() -> None:
+        async with life(tmp_path, num_rounds=6, evaluate_every=1) as lab:
+            for name in SILOS:
+                await lab.enroll(name, num_tests=10)
+            await lab.round_open(0)
+            for i in range(6):
+                await report(lab, i, a=1 / (1 + i), b=0.0, c=0.0, d=0.0)
+                await lab.send_all(*SILOS)
+                await lab.until(lambda: lab.run.state.round_index > i)  # noqa: B023
+            await lab.view.model_file(RUN_ID)
+            await lab.view.model_file(RUN_ID, "best")
+            await report(lab, 6, a=0.0, b=0.0, c=0.0, d=0.0)
+            await lab.ended()
+
+    play(go())
+    assert MODELS_OF_A_RUN - 1.5 < taken[0] / size < MODELS_OF_A_RUN
