@@ -330,7 +330,7 @@ def test_the_form_has_every_setting() -> None:
         ({"task": "x"}, {"task": ["there is no task 'x'; `domo tasks` lists those there are"]}),
         ({"task": "a:B"}, {"task": ["the task a:B is code of your own, which the coordinator"]}),
         ({"num_silos": ...}, {"num_silos": ["say who takes part: num_silos = 4, or roster"]}),
-        ({"initial_model": "no"}, {"initial_model": ["initial_model: there is no file no"]}),
+        ({"initial_model": "no"}, {"initial_model": ["initial_model: there is no file no in /"]}),
         (
             {"weights": {"site-a": 0}},
             {"weights": ["weights.site-a = 0: must be greater than 0"]},

@@ -103,7 +103,8 @@ def check_submission(config: RunConfig) -> None:
     if config.initial_model:
         path = Path(config.initial_model)
         if not path.is_file():
-            raise ConfigError.at("initial_model", f"initial_model: there is no file {path}")
+            where = "" if path.is_absolute() else f" in {Path.cwd()}, where the coordinator runs"
+            raise ConfigError.at("initial_model", f"initial_model: there is no file {path}{where}")
     elif not is_named(config.task):
         if ":" not in config.task:
             raise ConfigError.at(

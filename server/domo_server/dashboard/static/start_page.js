@@ -59,8 +59,8 @@ export class StartPage {
     const list = (id, items) => h("datalist", { id }, ...items);
     this.host.append(
       h("section", { class: "panel", "aria-label": "About" }, h("h1", { id: "start-title" }, "New run"),
-        h("p", { class: "muted" }, "Defaults are the paper's best. A field that the method does not " +
-          "look at is greyed out.")),
+        h("p", { class: "muted" }, "Defaults are the paper's best on its data. Where a run falls apart, a fifth " +
+          "of the step size and milestones often hold. A field that the method does not look at is greyed out.")),
       this.form, list("list-silos", []),
       list("list-tasks", tasks.map((x) => h("option", { value: x.name }, x.description))));
     for (const kind of ["input", "change"]) this.form.addEventListener(kind, () => this.changed());
