@@ -1,7 +1,7 @@
 """Numbers of models: exact over the federation, and of each silo."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import pstdev
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import fsum, sqrt
 
 from domo.api.measured import MetricPoint, MetricTable, ModelTables, ModelTest, SiloTest, Spread
 from domo.metrics.names import Better
@@ -20,11 +20,17 @@ def latest_metrics(points: Sequence[MetricPoint]) -> Mapping[str, float]:
 
 def read_points(store: Store, run_id: str, first: int = 0) -> list[MetricPoint]:
     """The federation's numbers of each model that was tested, from one on."""
+    return _points(store, run_id, first, store.evaluations_of(run_id, first))
+
+
+def _points(
+    store: Store, run_id: str, first: int, sums: Sequence[EvaluationRow]
+) -> list[MetricPoint]:
     judged = store.judgements_of(run_id, first)
     whole = judged[-1].model_index + 1 if judged else first
     tables = [t for t in store.tables_of(run_id, first) if t.model_index < whole]
     tables += store.tables_of(run_id, whole, cells=True)
-    return metric_points(store.evaluations_of(run_id, first), tables, judged)
+    return metric_points(sums, tables, judged)
 
 
 def metric_points(
@@ -86,7 +92,8 @@ def model_tests(
         by_model.setdefault(t.model_index, {}).setdefault(t.silo_id, {}).update(t.numbers)
         nums.setdefault((t.model_index, t.silo_id), t.num)
     counted: dict[tuple[int, str], float] = {}
-    for row in store.evaluations_of(run_id, first):
+    sums = store.evaluations_of(run_id, first)  # once: of many silos and rounds they are many
+    for row in sums:
         of_silo = by_model.setdefault(row.model_index, {}).setdefault(row.silo_id, {})
         of_silo[row.metric] = row.total / row.num
         key = row.model_index, row.silo_id
@@ -101,7 +108,7 @@ def model_tests(
             ],
             spread=_spread(mine, better),
         )
-        for point in read_points(store, run_id, first)
+        for point in _points(store, run_id, first, sums)
         if (mine := by_model.get(point.model_index, {}))
     ]
 
@@ -121,9 +128,17 @@ def _spread(
             pick = min if way == "higher" else max
             worst = pick(by_silo, key=lambda s: by_silo[s])
         spread[name] = Spread(
-            lowest=min(values), highest=max(values), std=pstdev(values), worst=worst
+            lowest=min(values), highest=max(values), std=_std(values), worst=worst
         )
     return spread
+
+
+def _std(values: Collection[float]) -> float:
+    """Standard deviation over all; of a thousand silos the library's takes 60 times as long."""
+    mean = fsum(values) / len(values)
+    apart = [value - mean for value in values]
+    scale = max(map(abs, apart)) or 1.0  # the square of a silo's number may be too large
+    return scale * sqrt(fsum((a / scale) ** 2 for a in apart) / len(apart))
 
 
 def model_tables(store: Store, run_id: str, model_index: int) -> ModelTables:

@@ -338,7 +338,9 @@ class Store:
         order = (e.model_index, e.silo_id, e.metric)
         where = (e.run_id == run_id) & (e.model_index >= first)
         columns = (*order, e.total, e.num, e.model_digest)
-        return self._rows(EvaluationRow, select(*columns).where(where).order_by(*order))
+        with self._transaction() as c:  # of many silos and rounds these are many: by place
+            found = c.execute(select(*columns).where(where).order_by(*order))
+            return [EvaluationRow(*row) for row in found]
 
     def tables_of(
         self, run_id: str, first: int = 0, *, only: int | None = None, cells: bool = False

@@ -1,0 +1,37 @@
+"""Numbers of many silos: as large as a peer may send them, and read once."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domo_server.results.numbers import model_tests
+from domo_server.store.database import open_database
+from domo_server.store.store import Store
+
+
+def test_the_spread_of_silos_is_read_once_and_finite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'a.db'}"))
+    for silo_id, value in (("a", 0.5), ("b", 0.9)):
+        for index in (0, 1):
+            sums = {"accuracy": (10 * value, 10.0), "loss": (1.0, 2.0)}
+            sums |= {"far": (1e100 if silo_id == "a" else -1e100, 1e-100)}
+            store.add_evaluation("1-r", index, silo_id, sums)
+    asked, real = [], store.evaluations_of
+
+    def evaluations_of(*given: Any) -> Any:
+        asked.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(store, "evaluations_of", evaluations_of)
+    _, test = model_tests(store, "1-r", lambda name: "higher")
+    store.close()
+    assert len(asked) == 1
+    assert test.metrics["accuracy"] == pytest.approx(0.7)
+    assert test.spread["accuracy"].std == pytest.approx(0.2)
+    assert test.spread["accuracy"].worst == "a"
+    assert test.spread["loss"].std == 0.0
+    assert math.isclose(test.spread["far"].std, 1e200)
