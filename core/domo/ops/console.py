@@ -10,9 +10,9 @@ from rich.console import Console
 
 from domo.errors import ConfigError, DomoError, TaskError
 
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)
 """Results, on standard output."""
-err_console = Console(stderr=True, highlight=False)
+err_console = Console(stderr=True, highlight=False, emoji=False)
 """Errors, on standard error."""
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 import domo
 from domo.errors import DomoError
-from domo.ops.console import console, say
+from domo.ops.console import console, printable, say
 
 log = logging.getLogger(__name__)
 
@@ -126,5 +126,9 @@ class Report:
             return
         table = Table("", "where", "what is wrong", "how to mend it", show_lines=True)
         for name, f in wrong:
-            table.add_row(Text(f.state, STYLES[f.state] or ""), name, Text(f.text), Text(f.mend))
+            table.add_row(
+                Text(f.state, STYLES[f.state] or ""),
+                name,
+                *(Text(printable(t)) for t in (f.text, f.mend)),
+            )
         console.print(table)

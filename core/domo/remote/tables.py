@@ -124,7 +124,7 @@ def print_table(table: Table) -> None:
     if console.is_terminal:
         console.print(table)
     else:
-        Console(file=console.file, width=terminal_width()).print(table)
+        Console(file=console.file, width=terminal_width(), emoji=False).print(table)
 
 
 def terminal_width() -> int:

@@ -11,6 +11,7 @@ from torch import Tensor
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo.tasks.datasets import PixelDataset
 from domo.training.batches import BatchLoader
+from domo.training.task_errors import task_errors
 from domo_client.agent import Work
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.doctor.sheet import Page, Picture, draw
@@ -60,7 +61,8 @@ def some(loader: BatchLoader) -> Inputs | None:
     """A few inputs; None where a batch does not begin with a tensor of numbers."""
     held = getattr(loader.dataset, "labels", None)
     where = spread(held, LOOKED_AT) if isinstance(held, Tensor) else range(len(loader))
-    batch = next(iter(loader.load([list(where)[:LOOKED_AT]])), None)
+    with task_errors("samples cannot be put into a batch"):
+        batch = next(iter(loader.load([list(where)[:LOOKED_AT]])), None)
     first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
     if not isinstance(first, Tensor) or first.dim() < 2 or first.is_complex() or not first.numel():
         return None
@@ -86,9 +88,13 @@ def _levels(what: str, inputs: Tensor) -> Finding:
     counts = sorted(max(torch.unique(c).numel() for c in one) for one in by_channel)
     shape = "x".join(map(str, inputs.shape[1:]))
     levels = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] < counts[-1] else f"{counts[0]:,}"
+    odd = int((~torch.isfinite(inputs)).flatten(1).any(1).sum())
+    if odd:
+        text = f"{what}: {odd} of {len(inputs)} looked at have values that are not finite"
+        return problem(text, "look for what could not be read or divided, and leave it out")
     text = (
         f"{what}: {shape}, values {inputs.min().item():.4g} to {inputs.max().item():.4g}, {levels} "
-        f"levels in each of {len(counts)} looked at"
+        f"level{'' if counts[-1] == 1 else 's'} in each of {len(counts)} looked at"
     )
     if inputs.dim() == 4 and median(counts) < FEW:
         return warning(f"{text}: hardly a picture", "--look sheet.png shows them")

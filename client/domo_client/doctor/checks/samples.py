@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from domo.meaning.compare import CURES, class_text, described, differences
 from domo.meaning.measure import example_of
 from domo.meaning.value import Meaning
+from domo.model.flat import as_bytes, byte_view
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo.training.batches import BatchLoader
+from domo.training.task_errors import task_errors
 from domo_client.agent import Work
 from domo_client.doctor.checks import Facts, Setup
 
@@ -54,7 +57,8 @@ def samples(setup: Setup, facts: Facts) -> Iterator[Finding]:
             yield ok(f"{name}: {line}")
         for fault in differences(work.meaning, work.meaning):
             yield problem(f"{name}: {fault.text}", CURES[fault.what])
-        train, test = _read(work.train), _read(work.evaluation)
+        train = _read(work.train, "training data")
+        test = _read(work.evaluation, "test data")
         for finding in _counts(work, train, test):
             yield _named(name, finding)
         for finding in _test_part(setup, work):
@@ -67,11 +71,11 @@ def _named(name: str, found: Finding) -> Finding:
     return Finding(found.state, f"{name}: {found.text}", found.mend)
 
 
-def _read(loader: BatchLoader | None) -> Seen:
+def _read(loader: BatchLoader | None, what: str) -> Seen:
     seen, began = Seen(), time.monotonic()
     if loader is None:
         return seen
-    for i, item in enumerate(loader.items(range(len(loader)))):
+    for i, item in enumerate(_all(loader, what)):
         if time.monotonic() - began > READ_S:
             seen.whole = False
             break
@@ -79,10 +83,24 @@ def _read(loader: BatchLoader | None) -> Seen:
         if example.label is not None:
             seen.counts[example.label] += 1
         if example.input is not None:
-            content = example.input.cpu().contiguous().numpy(force=True).tobytes()
+            content = byte_view(as_bytes([example.input]))  # of any type, bfloat16 too
             seen.digests.setdefault(blake2b(content, digest_size=16).digest(), i)
         seen.num += 1
     return seen
+
+
+def _all(loader: BatchLoader, what: str) -> Iterator[Any]:
+    """Each item.
+
+    Raises:
+        TaskError: One cannot be read; says which.
+    """
+    i, left = 0, loader.items(range(len(loader)))
+    while i < len(loader):
+        with task_errors(f"sample {i} of the {what} cannot be read"):
+            item = next(left)
+        yield item
+        i += 1
 
 
 def _counts(work: Work, train: Seen, test: Seen) -> Iterator[Finding]:

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from domo.errors import ConfigError, DivergenceError, TaskError, TransportError
-from domo.ops.console import friendly_errors
+from domo.ops.console import friendly_errors, say
+from domo.ops.findings import Report, problem
 from domo.ops.logs import setup_logging
 
 
@@ -42,6 +43,15 @@ def test_a_users_fault_is_one_line(error, code, capsys):
 def test_long_lines_are_not_cut(capsys):
     exit_of(ConfigError("word " * 60))
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_task_s_name_is_no_smiley_and_what_it_raises_moves_no_cursor(capsys):
+    say("my:B: a model; tasks:Heart: another")
+    assert capsys.readouterr().out == "my:B: a model; tasks:Heart: another\n"
+    report = Report(quiet=True)
+    report.add("dummy round", problem("ValueError: \x1b[31mred", "mend it"))
+    report.close("good")
+    assert "\x1b[31mred" not in capsys.readouterr().out
 
 
 def test_operating_system_and_interrupt(capsys):

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from domo.meaning.value import NOTHING
-from domo.ops.findings import Finding
+from domo.ops.findings import Finding, Report
 from domo.tasks import load_task
 from domo.tasks.base import ArrayDataset
 from domo.tasks.datasets import PixelDataset
@@ -17,6 +17,7 @@ from domo.training.batches import BatchLoader
 from domo_client.agent import Work
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.doctor.checks.inputs import inputs, seen, some, spread
+from domo_client.doctor.checks.samples import samples
 from domo_client.doctor.sheet import COLUMNS, GAP, LINE, SIDE, Page, Picture, draw
 
 RAMP = np.arange(64 * 64).reshape(64, 64)
@@ -63,6 +64,45 @@ def test_three_levels_are_hardly_a_picture() -> None:
     assert found.state == "warning"
     assert "3 levels in each of 4 looked at" in found.text
     assert "hardly a picture" in found.text
+
+
+def test_inputs_that_are_not_finite_are_a_problem() -> None:
+    spoilt = torch.rand(4, 3, 8, 8)
+    spoilt[1, 0, 0, 0] = float("nan")
+    (found,) = looked(ArrayDataset(spoilt, torch.arange(4)))
+    assert found.state == "problem"
+    assert "training inputs: 1 of 4 looked at have values that are not finite" in found.text
+
+
+class Broken(ArrayDataset):
+    """A dataset with a sample that is on a bad place of the disk."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 3:
+            raise OSError("the drive is gone")
+        return super().__getitem__(index)
+
+
+def read_through(data: ArrayDataset) -> list[Finding]:
+    task = load_task("digits")
+    work = Work(task, task.build_model(), BatchLoader(data), None, NOTHING)
+    report = Report(quiet=True)
+    setup = Setup("localhost:1", "site-a", Path("state"))
+    report.run("samples", lambda: samples(setup, Facts(works={"digits": work})))
+    return [found for _, found in report.found]
+
+
+def test_a_sample_that_cannot_be_read_is_named() -> None:
+    found = read_through(Broken(torch.rand(5, 8), torch.arange(5)))[-1]
+    assert found.state == "problem"
+    assert found.text == "sample 3 of the training data cannot be read: OSError: the drive is gone"
+    assert "report it" not in found.mend
+
+
+def test_samples_of_any_type_are_counted() -> None:
+    found = read_through(ArrayDataset(torch.rand(5, 8).bfloat16(), torch.arange(5) % 2))
+    assert "digits: training samples by class: 0 3, 1 2" in [f.text for f in found]
+    assert not [f for f in found if f.state == "problem"]
 
 
 def test_inputs_that_are_no_pictures(tmp_path: Path) -> None:
