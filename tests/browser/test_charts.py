@@ -136,15 +136,16 @@ def test_what_an_address_cannot_mean_is_said(page: Page) -> None:
 
 def test_each_name_of_a_task_is_a_chart(page: Page) -> None:
     look(page, RUN)
+    page.find(chart("log:spare", "canvas"))  # one silo alone logs it
     names = page.driver.execute_script(
         "return [...document.querySelectorAll('#view-run .chart')].map((x) => x.dataset.chart)"
     )
     tests = ["accuracy", "loss", "test:auc", *(f"test:class-{i}" for i in range(5))]
-    training = ["train", "norm", "drift", "cosine", "seconds", "log:grad_norm"]
+    training = ["train", "norm", "drift", "cosine", "seconds", "log:grad_norm", "log:spare"]
     assert names == [*tests, *training]
     assert "judged" in page.text(chart("test:auc", ".unit"))
     page.click("#view-run .chooser summary")
-    assert page.text("#view-run .chooser summary") == "Charts: 14 of 16"
+    assert page.text("#view-run .chooser summary") == "Charts: 15 of 17"
     page.click('#view-run .chooser input[value="test:class-6"]')
     page.find(chart("test:class-6", "canvas"))
     assert "test:class-6" in query(page)["chart"]

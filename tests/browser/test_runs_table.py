@@ -178,6 +178,11 @@ def test_who_holds_a_run_up_comes_first(
     page.of_width(1400)
     page.go("#/runs?state=stalled")
     page.until(lambda: page.text("#runs [data-f=stalled]") == "Stalled", "in the table")
+    page.of_width(390)
+    room = "const s = document.querySelector('#view-runs .scroll');"
+    cut = page.driver.execute_script(f"{room} return s.scrollWidth - s.clientWidth")
+    assert cut == 0, "the result is in sight beside two badges"
+    page.of_width(1400)
     page.go("#/runs/2-crowd")
     page.until(lambda: "Stalled" in page.text("#view-run .hero-title"), "on its page")
     page.click("#stalled-by > li:last-child button")

@@ -127,7 +127,7 @@ def _round(index: int) -> RoundRecord:
                 train_loss=2.0 / (1 + index),
                 cosine=0.5 if index else None,
                 update_bytes=1000,
-                metrics={"grad_norm": 1.0 + i},
+                metrics={"grad_norm": 1.0 + i} | ({"spare": 1.0} if i == 2 else {}),
             )
             for i, silo in enumerate(there)
         ],

@@ -90,7 +90,10 @@ export function specsOf(entries) {
     const metrics = detail?.metrics ?? [];
     if (metrics.length) for (const name of ["accuracy", "loss"]) names.delete(name);
     for (const point of metrics) Object.keys(point.metrics).forEach((name) => names.add(name));
-    for (const round of rounds) Object.keys(round.train_metrics ?? {}).forEach((n) => logged.add(n));
+    for (const { train_metrics: means, participants } of rounds) {
+      for (const from of [means, ...(participants ?? []).map((p) => p.metrics)]) // some log what others do not
+        for (const name in from ?? {}) logged.add(name);
+    }
   }
   logged.delete("loss");
   const primary = (name) => entries.find(({ run }) => run.primary_metric === name)?.run;
