@@ -109,11 +109,11 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
         ]
         one_round = (
             r"round {} of 2: 1 step in \d+\.\d s, train loss \d\.\d{{4}}, here: "
-            r"loss \S+, accuracy \S+ %, received \S+ kB, sent \S+ kB"
+            r"accuracy \S+ %, loss \S+, received \S+ kB, sent \S+ kB"
         )
         assert re.fullmatch(one_round.format(1), lines[4])
         assert re.fullmatch(one_round.format(2), lines[5])
-        assert re.fullmatch(r"model 2 of 2: here: loss \S+, accuracy \S+ %", lines[6])
+        assert re.fullmatch(r"model 2 of 2: here: accuracy \S+ %, loss \S+", lines[6])
         assert lines[7] == "run 1-r: finished after 2 rounds: all 2 rounds are committed"
 
 
