@@ -21,6 +21,7 @@ from torch import nn
 
 import domo_server.events.event_log
 import domo_server.runs.durable
+from domo.api.edit import RunEdit
 from domo.errors import CoordinatorUnavailableError
 from domo.model.model_file import save_model
 from domo.ops.config_file import validate
@@ -216,7 +217,7 @@ def test_every_change_on_a_full_disk_is_refused_in_words_and_not_half_made(disk:
             changes = [
                 lambda: lab.view.submit(config),
                 lambda: lab.view.drop(B, "mad"),
-                lambda: lab.view.undrop(B),
+                lambda: lab.view.edit(RUN_ID, RunEdit(notes="kept")),
                 lambda: lab.join("a-new-one"),
             ]
             for change in changes:
@@ -226,7 +227,7 @@ def test_every_change_on_a_full_disk_is_refused_in_words_and_not_half_made(disk:
                 ):
                     await change()
             assert lab.c.registry.dropped == {}
-            assert [r.name for r in await lab.view.runs()] == ["r"]
+            assert [(r.name, r.notes) for r in await lab.view.runs()] == [("r", "")]
             assert [s.silo_id for s in await lab.view.silos()] == [A, B]
             lab.run.say(EventKind("note"), "kept until there is room")
             disk.free()

@@ -9,6 +9,7 @@ from domo.ops.words import counted
 from domo.training.task_errors import kind_of, task_errors
 
 PLAN = "batch_plan(round_index, num_steps)"
+MUST_GIVE = "batch_plan(round_index, num_steps) must give lists of the indices of samples"
 
 
 def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> None:
@@ -17,7 +18,7 @@ def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> None:
     Raises:
         TaskError: It cannot; says why.
     """
-    with task_errors(f"{PLAN} fails"):
+    with task_errors("batch_plan(round_index, num_steps) fails"):
         given = plan(0, num_steps)
         if given is None:
             return
@@ -25,7 +26,7 @@ def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> None:
     if batches is None or not all(isinstance(b, Iterable) for b in batches):
         odd = [b for b in batches or [given] if batches is None or not isinstance(b, Iterable)]
         got = kind_of(odd[0])
-        raise TaskError(f"{PLAN} must give lists of the indices of samples, and gives {got}")
+        raise TaskError(f"{MUST_GIVE}, and gives {got}")
     if len(batches) < num_steps:
         raise TaskError(
             f"{PLAN} gives {counted(len(batches), 'batch', 'batches')}, and a round has "
@@ -35,7 +36,7 @@ def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> None:
         indices = list(batch)
         if not indices:
             raise TaskError(f"{PLAN} gives a batch without samples")
-        with task_errors(f"{PLAN} must give lists of the indices of samples"):
+        with task_errors(MUST_GIVE):
             wrong = [i for i in map(int, indices) if not -num_samples <= i < num_samples]
         if wrong:
             raise TaskError(
