@@ -10,6 +10,9 @@ from hypothesis import settings
 
 from domo.ops.logs import log_context
 
+SET_BY_COMMANDS = ("", "domo.tasks", "alembic", "uvicorn", "httpx", "httpcore")
+"""Loggers whose level a command sets, for its whole process; "" is the root."""
+
 settings.register_profile("domo", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("domo")
 
@@ -30,10 +33,12 @@ def _repeatable_torch() -> None:
 def _logging_as_before() -> Iterator[None]:
     """What a command sets up is undone."""
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    handlers = list(root.handlers)
+    levels = {name: logging.getLogger(name).level for name in SET_BY_COMMANDS}
     yield
     root.handlers[:] = handlers
-    root.setLevel(level)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     logging.captureWarnings(False)
     log_context(run=None, round=None, silo=None)
 

@@ -1,7 +1,6 @@
 """The command `domo`: what it makes, what it says, and how it refuses."""
 
 import json
-import logging
 import shlex
 
 import pytest
@@ -26,11 +25,6 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DOMO_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("COLUMNS", "200")
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def domo(*words: str) -> Result:

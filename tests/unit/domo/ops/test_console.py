@@ -1,22 +1,11 @@
 """Errors as one line with an exit code."""
 
-import logging
-
 import pytest
 
 from domo.errors import ConfigError, DivergenceError, TaskError, TransportError
 from domo.ops.console import friendly_errors, say
 from domo.ops.findings import Report, problem
 from domo.ops.logs import setup_logging
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging():
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def exit_of(error: BaseException) -> int:
