@@ -10,13 +10,7 @@ from tests.support.live.silos import agents, options
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(120),
-    # selenium's client leaves closing of its sockets to the collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(120)
 RUN = {"task": "digits", "num_rounds": 10_000, "num_silos": 1, "name": "long"}
 SOON_S = 5.0
 

@@ -1,7 +1,6 @@
 """The charts of the page in a real browser, over a real dashboard; the runs are made up."""
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -10,30 +9,19 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib import image
 
-from tests.support.chrome import Page, chrome, require
+from tests.support.chrome import Page, require
 from tests.support.played.judged import BEST, ROUNDS, SILOS, SPIKE, WORST, Judged
-from tests.support.played.serving import TOKEN, serving
+from tests.support.played.made_up import Federation
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 RUN, OTHER = "#/runs/2-judged", "1-other"
 CAPTION = "Rows: the truth. Columns: what the model said."
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with (
-        serving(Judged()) as (url, _),
-        chrome(url, tmp_path_factory.mktemp("downloads")) as it,
-    ):
-        it.log_in(TOKEN)
-        yield it
-        assert it.errors() == []
+def federation() -> Federation:
+    return Judged()
 
 
 def chart(key: str, part: str = "") -> str:

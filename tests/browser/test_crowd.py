@@ -1,23 +1,17 @@
 """The page with many silos, in a real browser over a real dashboard; the silos are made up."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from domo.api.silo_log import LogLine
-from tests.support.chrome import Page, chrome, require
+from tests.support.chrome import Page, require
 from tests.support.played.crowd import ROUNDS, crowd
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.serving import Served
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 NUM_SILOS = 48
 NORM = '#curves-charts [data-chart="norm"]'
 
@@ -25,20 +19,6 @@ NORM = '#curves-charts [data-chart="norm"]'
 @pytest.fixture(scope="module")
 def federation() -> Federation:
     return crowd(NUM_SILOS)
-
-
-@pytest.fixture(scope="module")
-def served(federation: Federation) -> Iterator[tuple[str, Served]]:
-    with serving(federation) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def page(served: tuple[str, Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with chrome(served[0], tmp_path_factory.mktemp("downloads")) as it:
-        it.log_in(TOKEN)
-        yield it
-        assert it.errors() == []
 
 
 @pytest.fixture

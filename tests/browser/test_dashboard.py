@@ -18,13 +18,7 @@ from tests.support.live.silos import agents, options
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    # selenium's client leaves closing of its sockets to the collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(300)
 
 NAMES = ["site-a", "site-b", "site-c", "site-d"]
 SHORT = {"task": "digits", "method": "FedAvg", "num_rounds": 3, "num_silos": 4, "name": "short"}

@@ -10,13 +10,7 @@ from tests.support.played.serving import serving
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(120),
-    # selenium's client leaves closing of its sockets to the collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_command_for_silos_names_no_address_that_they_cannot_reach(tmp_path: Path) -> None:

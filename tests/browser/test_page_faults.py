@@ -15,17 +15,11 @@ from tests.support.live.coordinator import coordinator
 from tests.support.live.silos import agents, options
 from tests.support.played.crowd import crowd
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.serving import TOKEN, Served
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(180),
-    # selenium's client leaves closing of its sockets to the collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(180)
 AT = "2026-01-05T09:00:00Z"
 NUM_SILOS = 16
 
@@ -60,18 +54,6 @@ def federation() -> Federation:
     config = {**given, "method": "DOMO", "local_epochs": None}
     it.run_list[0] = it.run_list[0].model_copy(update={"config": config})
     return it
-
-
-@pytest.fixture(scope="module")
-def served(federation: Federation) -> Iterator[tuple[str, Served]]:
-    with serving(federation) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def browser(served: tuple[str, Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with chrome(served[0], tmp_path_factory.mktemp("downloads")) as it:
-        yield it
 
 
 @pytest.fixture

@@ -1,42 +1,20 @@
 """The table of runs, and what is shown first of a run that is stalled, in a real browser."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support.chrome import Page, chrome, require
+from tests.support.chrome import Page, require
 from tests.support.played.made_up import Federation
 from tests.support.played.many_runs import history, stall
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.serving import Served
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(180),
-    # selenium's client leaves closing of its sockets to the collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
 def federation() -> Federation:
     return history()
-
-
-@pytest.fixture(scope="module")
-def served(federation: Federation) -> Iterator[tuple[str, Served]]:
-    with serving(federation) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def page(served: tuple[str, Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with chrome(served[0], tmp_path_factory.mktemp("downloads")) as it:
-        it.log_in(TOKEN)
-        yield it
-        assert it.errors() == []
 
 
 @pytest.fixture

@@ -1,35 +1,23 @@
 """Where the time goes, on the page of a run: over 300 rounds, and within one of them."""
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.chrome import Page, chrome, require
-from tests.support.played.serving import TOKEN, serving
+from tests.support.chrome import Page, require
+from tests.support.played.made_up import Federation
 from tests.support.played.timed import RUN_ID, timed
 
 require()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 NUM_ROUNDS = 300
 PANEL = '[aria-label="Where the time goes"]'
 FRAME = f"{PANEL} .stacked .frame"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with (
-        serving(timed(NUM_ROUNDS)) as (url, _),
-        chrome(url, tmp_path_factory.mktemp("downloads")) as it,
-    ):
-        it.log_in(TOKEN)
-        yield it
-        assert it.errors() == []
+def federation() -> Federation:
+    return timed(NUM_ROUNDS)
 
 
 @pytest.fixture
