@@ -7,6 +7,8 @@ needs no torch. What is deeper in the package may move.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import domo_proto  # noqa: F401  before grpc, which it quiets
+
 if TYPE_CHECKING:
     from domo_client.loop.connect import connect
     from domo_client.loop.rounds import Outcome

@@ -83,8 +83,13 @@ class Flags:
         ),
     ] = False
     connect_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds to try before the first connection.")
-    ] = 60.0
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds to try before the first connection [default: 60; no limit where this "
+            "silo has joined this coordinator before].",
+        ),
+    ] = None
     metrics: Annotated[
         str | None,
         typer.Option(

@@ -14,9 +14,12 @@
     DivergenceError              OUT_OF_RANGE
     StateError                   RESOURCE_EXHAUSTED
 
-The class travels by name in the trailing metadata key `domo-error`; without it (a proxy answered,
-or grpc itself) the status code decides. The error's own code goes with it as `domo-error-code`: it
+The class travels by name in the trailing metadata key `domo-error`; where a newer version has given
+another name, the status code decides. The error's own code goes with it as `domo-error-code`: it
 may be that of a class below one of the table.
+
+What has no such key is no coordinator's answer, whatever its status: grpc reached nobody, or
+somebody in between has answered (`domo_proto.heard`). All of it may pass, and is retryable.
 """
 
 import re
@@ -26,6 +29,7 @@ import grpc
 
 from domo import errors
 from domo.errors import DomoError, ProtocolError, TransportError
+from domo_proto.heard import words
 
 ERROR_KEY = "domo-error"
 CODE_KEY = "domo-error-code"
@@ -60,29 +64,13 @@ _BY_CODE: dict[grpc.StatusCode, type[DomoError]] = {
     code: cls
     for cls, code in STATUS_OF.items()
     if cls not in (errors.ConfigError, errors.TaskError)
-} | {_Status.CANCELLED: errors.CoordinatorUnavailableError}
-
-
-CAUSES = {
-    ("DNS resolution failed",): "the name cannot be resolved",
-    ("errors resolving",): "the name cannot be resolved",
-    ("CERTIFICATE_VERIFY_FAILED",): "its certificate is not signed by a CA that is trusted here; "
-    "--tls-ca names the CA's file",
-    ("Hostname Verification",): "its certificate is for another name than the one given here",
-    ("is not in peer certificate",): "its certificate is for another name than the one given here",
-    ("WRONG_VERSION_NUMBER",): "it does not speak TLS",
-    ("handshake failed",): "the TLS handshake failed; --tls-ca must name the CA of its certificate",
-    ("failed to connect", "Socket closed"): "it hung up at once: it may want TLS (--tls-ca), or a "
-    "certificate of its own CA (--tls-cert, --tls-key)",
 }
-"""What grpc says of a failed connection (all of the words), in words for an operator."""
-
-
-def _cause(text: str) -> str:
-    for words, cause in CAUSES.items():
-        if all(word in text for word in words):
-            return cause
-    return text.rsplit(": ", 1)[-1].removesuffix(".").lower()
+UNMARKED: dict[grpc.StatusCode, type[DomoError]] = {
+    _Status.DEADLINE_EXCEEDED: errors.DeadlineError,
+    _Status.UNAUTHENTICATED: SessionError,
+}
+"""What the status says where nobody has marked it; any other: `CoordinatorUnavailableError`. Where
+somebody takes the marks away, a lost session must still be opened again."""
 
 
 def status_of(error: DomoError) -> grpc.StatusCode:
@@ -114,14 +102,10 @@ def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
     text = error.details() or ""
     pairs: Any = error.trailing_metadata() or ()
     metadata: dict[str, Any] = dict(pairs)
-    cls = _BY_NAME.get(metadata.get(ERROR_KEY))
-    if cls is not None:
-        return _with_code(cls(text), metadata.get(CODE_KEY, ""))
-    cls = _BY_CODE.get(code, TransportError)
-    if cls is errors.CoordinatorUnavailableError:
-        text = f"no coordinator answers at {address} ({_cause(text)})"
-    elif cls is errors.VersionError:
-        text = f"{address} speaks another protocol, or is no domo coordinator ({text})"
+    if ERROR_KEY not in metadata:
+        kind = UNMARKED.get(code, errors.CoordinatorUnavailableError)
+        return kind(words(code, text, address))
+    cls = _BY_NAME.get(metadata[ERROR_KEY]) or _BY_CODE.get(code, TransportError)
     return _with_code(cls(text or str(code)), metadata.get(CODE_KEY, ""))
 
 

@@ -16,6 +16,8 @@ from domo_client.telemetry.log_tail import LogTail, journal
 from domo_proto.channel import TlsFiles, check_address, is_loopback
 
 COMPRESSIONS = ("none", "zstd")
+FIRST_CONNECT_S = 60.0
+"""How long a coordinator is tried that this silo has never joined."""
 
 
 def connect(
@@ -27,7 +29,7 @@ def connect(
     insecure: bool = False,
     role: str = "trainer",
     device: str = "",
-    first_connect_s: float = 60.0,
+    first_connect_s: float | None = None,
     on_trouble: Callable[[str], None] = lambda text: None,
     compression: str = "none",
     share_log: bool = False,
@@ -42,7 +44,8 @@ def connect(
         insecure: Speak without TLS to another machine.
         role: `trainer`, or `evaluator` for a silo with test data only.
         device: What it trains on, in words, for the dashboard.
-        first_connect_s: How long to try before the first success, seconds.
+        first_connect_s: How long to try before the first success, seconds. By default 60; for as
+            long as it takes, where this state folder has joined the same coordinator before.
         on_trouble: Told in words when the network fails and the call will be made again.
         compression: `none`, or `zstd`: vectors are compressed where that makes them smaller; for
             links below about 1 Gbit/s.
@@ -77,6 +80,9 @@ def connect(
     with ExitStack() as failed:
         state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
         failed.callback(state.close)
+        longest = first_connect_s
+        if longest is None and not state.knows(server):
+            longest = FIRST_CONNECT_S
         tail = LogTail(silo) if share_log else None
         if tail is not None:
             failed.callback(tail.close)
@@ -87,12 +93,13 @@ def connect(
             tls=tls,
             role=role,
             device=device,
-            first_connect_s=first_connect_s,
+            first_connect_s=longest,
             on_trouble=trouble,
             compression=compression,
         )
         failed.callback(session.close)
         connection = Connection(session, state)
         session.join()
+        state.note_joined(server)
         failed.pop_all()
     return Silo(connection, state, tail)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from domo.ops.console import console, printable
 from domo.ops.folder_checks import human_size
-from domo.remote.tables import duration
+from domo.ops.words import duration
 from domo_client.loop.silo import Silo
 from domo_client.rpc.control import Offer
 from domo_client.telemetry.counts import LOST_BEATS, LOST_S

@@ -14,6 +14,7 @@ from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.assignment import Announced, Assignment, read_header
 from domo_proto.codec import FRAME_BYTES, HEAD_BYTES, VectorId, encode_frame, parse
 from domo_proto.errors import from_rpc
+from domo_proto.heard import empty
 from domo_proto.v1 import federation_pb2 as pb
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Data:
         def read(stream: Any, watch: Watchdog) -> Fetched:
             first = next(stream, None)
             if first is None:
-                raise ProtocolError("the coordinator ended its answer before it began")
+                raise CoordinatorUnavailableError(empty(self._session.address))
             header = parse(pb.RoundHeader, first)
             self.round_told = header.round_index
             assignment = read_header(header, self.vectors.sizes)
@@ -178,7 +179,10 @@ class Data:
 
         def send(watch: Watchdog) -> bytes:
             frames = self._frames(header.SerializeToString(), update, data, status.offset, watch)
-            return bytes(watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result())
+            answer = watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result()
+            if answer is None:
+                raise CoordinatorUnavailableError(empty(self._session.address))
+            return bytes(answer)
 
         with self._session.counts.timed("uploading"):
             response = parse(pb.SubmitResponse, self._watched(send, STALL_S))

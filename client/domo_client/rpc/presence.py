@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
 """Before it is opened again."""
+UNKNOWN_S = 30.0
+"""The same where the call is not known: by an older coordinator, or by somebody in between."""
 
 
 class Presence(threading.Thread):
@@ -30,19 +32,20 @@ class Presence(threading.Thread):
         self._session, self._stopped = session, threading.Event()
 
     def run(self) -> None:
-        """Until `stop`, or for a coordinator that does not know the call."""
+        """Until `stop`."""
         session = self._session
         while not self._stopped.is_set():
+            pause_s = PAUSE_S
             try:
                 for _ in session.stub.Attend(pb.AttendRequest(session=session.token)):
                     pass
             except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                    return
                 log.debug("presence: %s", error)
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    pause_s = UNKNOWN_S
             except ValueError:  # the channel is closed
                 return
-            self._stopped.wait(PAUSE_S)  # the session is over, or the coordinator
+            self._stopped.wait(pause_s)  # the session is over, or the coordinator
 
     def stop(self) -> None:
         """End the thread, once its stream is over."""

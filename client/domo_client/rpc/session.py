@@ -3,6 +3,7 @@
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 from traceback import clear_frames
 from typing import Any, TypeVar
@@ -18,12 +19,14 @@ from tenacity import (
 
 import domo
 from domo.errors import CoordinatorUnavailableError, DomoError, VersionError
+from domo.ops.words import duration
 from domo_client.telemetry.counts import Counts
 from domo_client.telemetry.describe import sendable
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import SessionError, from_rpc
+from domo_proto.heard import empty
 from domo_proto.tables import TABLES
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
@@ -49,7 +52,7 @@ class Session:
         tls: PEM files; None: no TLS.
         role: `trainer` or `evaluator`.
         device: What it trains on, in words.
-        first_connect_s: How long to try before the first success.
+        first_connect_s: How long to try before the first success; None: for as long as it takes.
         on_trouble: Told in words when a call failed and will be retried.
         compression: `none`, or `zstd` for links below about 1 Gbit/s.
 
@@ -73,7 +76,7 @@ class Session:
         tls: TlsFiles | None = None,
         role: str = "trainer",
         device: str = "",
-        first_connect_s: float = 60.0,
+        first_connect_s: float | None = 60.0,
         on_trouble: Callable[[str], None] = lambda text: None,
         compression: str = "none",
     ):
@@ -100,7 +103,9 @@ class Session:
             SiloConflictError, VersionError, AccessError: As the text says.
         """
         with self._lock:
-            self._retry(self._join, stop_after_delay(self._first_connect_s))
+            longest = self._first_connect_s
+            stop = stop_never if longest is None else stop_after_delay(longest)
+            self._retry(self._join, stop, longest)
 
     def _join(self) -> None:
         answer = self.call(
@@ -140,7 +145,10 @@ class Session:
     def call(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:
         """One call, once; `hold_s` is how long the coordinator may hold it."""
         try:
-            return method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
+            answer = method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
+            if answer is None:
+                raise CoordinatorUnavailableError(empty(self.address))
+            return answer
         except grpc.RpcError as error:
             raise from_rpc(error, self.address) from None
         except ValueError as error:
@@ -148,12 +156,21 @@ class Session:
                 raise
             raise CoordinatorUnavailableError("this silo has left") from error
 
-    def _retry(self, call: Callable[[], T], stop: Any = stop_never) -> T:
+    def _retry(
+        self, call: Callable[[], T], stop: Any = stop_never, longest_s: float | None = None
+    ) -> T:
+        began: float | None = None  # of the trouble: what failed may have waited long before
+
         def trouble(state: RetryCallState) -> None:
+            nonlocal began
+            began = began or time.monotonic()
             self.counts.retries += 1
             error = state.outcome.exception() if state.outcome else None
             wait = state.next_action.sleep if state.next_action else 0.0
-            self._on_trouble(f"{error}; trying again in {wait:.0f} s")
+            for_s = time.monotonic() - began
+            so_far = f", for {duration(for_s)} now" if for_s >= 1 else ""
+            until = "" if longest_s is None else f", given up after {duration(longest_s)}"
+            self._on_trouble(f"{error}; trying again in {wait:.0f} s{so_far}{until}")
 
         retrying = Retrying(
             retry=retry_if_exception(self._may_retry),

@@ -7,6 +7,7 @@ pending.json, .bin    the newest update, until another is made or its run is ove
 residual-*.json, .bin what rounding has left of the newest updates (`domo_client.state.residuals`)
 """
 
+import contextlib
 import json
 import logging
 import re
@@ -84,6 +85,19 @@ class SiloState:
     def close(self) -> None:
         """Let another process use the folder."""
         self._lock.close()
+
+    def knows(self, address: str) -> bool:
+        """Whether this silo has joined a coordinator at this address, when it last joined one."""
+        try:
+            return (self.folder / "joined").read_text(encoding="utf-8").strip() == address
+        except (OSError, ValueError):
+            return False
+
+    def note_joined(self, address: str) -> None:
+        """Remember where the coordinator is that this silo has joined."""
+        if not self.knows(address):
+            with contextlib.suppress(OSError):  # a full disk is found out where it matters
+                replace(self.folder / "joined", address.encode())
 
     # vectors
 

@@ -1,5 +1,6 @@
 """Words around numbers and the commands that texts tell people to type."""
 
+import itertools
 import shlex
 from pathlib import Path
 
@@ -27,3 +28,14 @@ def typed(*words: str | Path, **flags: str | Path | None) -> str:
         if value is not None:
             parts += ["--" + name.replace("_", "-"), str(value)]
     return shlex.join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    left = max(0, round(seconds))
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for (name, size), (smaller, part) in itertools.pairwise(units):
+        if left >= size:
+            whole, rest = left // size, left % size // part
+            return f"{whole} {name} {rest} {smaller}" if rest else f"{whole} {name}"
+    return f"{left} s"

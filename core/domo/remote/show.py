@@ -13,11 +13,11 @@ from domo.api.transport import quoted, understood
 from domo.errors import ConfigError
 from domo.metrics.names import main_names
 from domo.ops.console import say
+from domo.ops.words import duration
 from domo.remote.tables import (
     NARROW,
     add_row,
     best_of,
-    duration,
     local_time,
     make_table,
     measured,

@@ -1,6 +1,5 @@
 """Tables for a terminal or a pipe, and what runs and silos are like in a cell."""
 
-import itertools
 import json
 from collections.abc import Iterable
 from datetime import datetime
@@ -87,17 +86,6 @@ def setting(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(setting, value)) or "none"
     return json.dumps(value) if isinstance(value, dict) else str(value)
-
-
-def duration(seconds: float) -> str:
-    """A time in its two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
-    left = max(0, round(seconds))
-    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-    for (name, size), (smaller, part) in itertools.pairwise(units):
-        if left >= size:
-            whole, rest = left // size, left % size // part
-            return f"{whole} {name} {rest} {smaller}" if rest else f"{whole} {name}"
-    return f"{left} s"
 
 
 def local_time(text: str | None) -> str:

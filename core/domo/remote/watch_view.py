@@ -11,10 +11,9 @@ from rich.text import Text
 
 from domo.api.schema import Event, RunDetail, RunSummary, SiloStatus
 from domo.ops.console import printable
-from domo.ops.words import counted
+from domo.ops.words import counted, duration
 from domo.remote.tables import (
     best_of,
-    duration,
     measured,
     silo_table,
     stalled,

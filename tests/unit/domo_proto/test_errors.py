@@ -7,7 +7,6 @@ import pytest
 from domo import errors
 from domo_proto import errors as wire
 from domo_proto.errors import (
-    CAUSES,
     CODE_KEY,
     ERROR_KEY,
     STATUS_OF,
@@ -50,24 +49,16 @@ def test_the_docstring_has_the_whole_table() -> None:
     assert told == {cls.__name__: code.name for cls, code in STATUS_OF.items()}
 
 
-@pytest.mark.parametrize(
-    ("code", "cls"),
-    [
-        (grpc.StatusCode.UNAVAILABLE, errors.CoordinatorUnavailableError),
-        (grpc.StatusCode.CANCELLED, errors.CoordinatorUnavailableError),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, errors.DeadlineError),
-        (grpc.StatusCode.DATA_LOSS, errors.ChecksumError),
-        (grpc.StatusCode.UNAUTHENTICATED, SessionError),
-        (grpc.StatusCode.INVALID_ARGUMENT, errors.ProtocolError),
-        (grpc.StatusCode.UNIMPLEMENTED, errors.VersionError),
-        (grpc.StatusCode.UNKNOWN, errors.TransportError),
-        (grpc.StatusCode.INTERNAL, errors.TransportError),
-    ],
-)
-def test_without_our_metadata_the_code_decides(
-    code: grpc.StatusCode, cls: type[errors.DomoError]
-) -> None:
-    assert type(from_rpc(Failed(code, "said a proxy"), ADDRESS)) is cls
+@pytest.mark.parametrize("code", list(grpc.StatusCode)[1:], ids=lambda code: code.name)
+def test_what_has_no_mark_is_no_coordinators_and_may_pass(code: grpc.StatusCode) -> None:
+    kinds = {
+        grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineError,
+        grpc.StatusCode.UNAUTHENTICATED: SessionError,  # or marks get lost on the way
+    }
+    found = from_rpc(Failed(code, "said a proxy"), ADDRESS)
+    assert type(found) is kinds.get(code, errors.CoordinatorUnavailableError)
+    assert found.retryable
+    assert ADDRESS in str(found)
 
 
 def test_an_unknown_name_in_the_metadata_is_not_believed() -> None:
@@ -103,26 +94,6 @@ def test_a_class_below_one_of_the_table_travels_as_that() -> None:
 
     assert status_of(Narrow("x")) is grpc.StatusCode.FAILED_PRECONDITION
     assert status_of(errors.RoundTimeoutError("x")) is grpc.StatusCode.INTERNAL
-
-
-@pytest.mark.parametrize(("words", "cause"), CAUSES.items())
-def test_why_nobody_answers(words: tuple[str, ...], cause: str) -> None:
-    text = "; last error: ".join(words)
-    back = from_rpc(Failed(grpc.StatusCode.UNAVAILABLE, text), ADDRESS)
-    assert str(back) == f"no coordinator answers at {ADDRESS} ({cause})"
-
-
-def test_a_cause_that_is_not_in_the_table_is_the_end_of_what_grpc_says() -> None:
-    text = "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: No route."
-    back = from_rpc(Failed(grpc.StatusCode.UNAVAILABLE, text), ADDRESS)
-    assert str(back) == f"no coordinator answers at {ADDRESS} (no route)"
-
-
-def test_something_else_answers() -> None:
-    back = from_rpc(Failed(grpc.StatusCode.UNIMPLEMENTED, "unknown service"), ADDRESS)
-    assert str(back) == (
-        f"{ADDRESS} speaks another protocol, or is no domo coordinator (unknown service)"
-    )
 
 
 class FailedOf(Failed):

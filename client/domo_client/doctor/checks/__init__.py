@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from domo.meaning.value import Meaning
+    from domo.ops.proxies import Proxy
     from domo_client.agent import Work
-    from domo_client.doctor.checks.dial import Proxy
     from domo_client.rpc.control import Offer
 
 

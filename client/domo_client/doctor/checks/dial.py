@@ -3,78 +3,19 @@
 What a port speaks is found out from its first bytes and from `ssl`'s own codes.
 """
 
-import os
 import socket
 import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 from typing import Literal
-from urllib.parse import urlsplit
+
+from domo.ops.proxies import Proxy
 
 CONNECT_S = 5.0
-PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
-"""Those that grpc reads, the first one set; it reads them in lower case only."""
-NO_PROXY_VARIABLES = ("no_grpc_proxy", "no_proxy")
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """How HTTP/2 begins: the client's preface and a frame of no settings."""
 Spoken = Literal["grpc", "http", "tls", "nothing", "other"]
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """A proxy that the environment names.
-
-    Attributes:
-        variable: The variable that names it.
-        host: Its host.
-        port: Its port.
-        head: Its `Proxy-Authorization` line, if it wants one.
-    """
-
-    variable: str
-    host: str
-    port: int
-    head: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-def proxy_for(host: str) -> Proxy | None:
-    """The proxy that grpc takes to a host, by its rules; None: it dials directly."""
-    variable = next((v for v in PROXY_VARIABLES if os.environ.get(v)), None)
-    if variable is None or _is_excepted(host):
-        return None
-    try:
-        url = urlsplit(os.environ[variable])
-        port = url.port or 443
-    except ValueError:
-        return None
-    if url.scheme != "http" or not url.hostname:
-        return None  # grpc does not take it
-    head = ""
-    if url.username is not None:
-        from base64 import b64encode
-
-        secret = f"{url.username}:{url.password or ''}".encode()
-        head = f"Proxy-Authorization: Basic {b64encode(secret).decode()}\r\n"
-    return Proxy(variable, url.hostname, port, head)
-
-
-def _is_excepted(host: str) -> bool:
-    listed = next((os.environ[v] for v in NO_PROXY_VARIABLES if os.environ.get(v)), "")
-    for entry in filter(None, (part.strip() for part in listed.split(","))):
-        if host.lower().endswith(entry.lower()):
-            return True
-        try:
-            if ip_address(host) in ip_network(entry, strict=False):
-                return True
-        except (ValueError, TypeError):
-            continue
-    return False
 
 
 class ProxyRefusedError(OSError):

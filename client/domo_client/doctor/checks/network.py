@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import domo
 from domo.errors import ConfigError, ProtocolError, VersionError
 from domo.names import is_name
+from domo.ops import proxies
 from domo.ops.findings import (
     Finding,
     ok,
@@ -24,11 +25,8 @@ from domo.ops.findings import (
 from domo_client.agent import parse_shard
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.doctor.checks.dial import (
-    NO_PROXY_VARIABLES,
-    PROXY_VARIABLES,
     ProxyRefusedError,
     dial,
-    proxy_for,
     spoken_without_tls,
 )
 from domo_client.loop.connect import COMPRESSIONS
@@ -84,14 +82,12 @@ def flags(setup: Setup) -> Iterator[Finding]:
 
 def proxy(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """Whether a variable sends grpc to a proxy, and whether that lets it through."""
-    found = proxy_for(setup.host)
+    found = proxies.of_grpc(setup.host)
     if found is None:
-        given = [v for v in (*PROXY_VARIABLES, *NO_PROXY_VARIABLES) if os.environ.get(v)]
-        why = f"{', '.join(given)}: none of them concerns {setup.host}"
-        yield ok(why if given else "no proxy variable is set")
+        yield _no_proxy(setup)
         return
-    excepted = ",".join(filter(None, (os.environ.get("no_proxy"), setup.host)))
-    mend = f"export no_proxy={excepted}, or unset {found.variable}, before domo-client starts"
+    way = proxies.way_past(found, setup.host)
+    mend = f"export {way}, or unset {found.variable}, before domo-client starts"
     text = f"the variable {found.variable} sends grpc to {setup.host} through the proxy {found}"
     try:
         dial(setup.host, setup.port, found).close()
@@ -104,6 +100,19 @@ def proxy(setup: Setup, facts: Facts) -> Iterator[Finding]:
     else:
         facts.proxy = found
         yield warning(f"{text}; it lets us through, and may cut long connections", mend)
+
+
+def _no_proxy(setup: Setup) -> Finding:
+    """No proxy is taken; where a variable may have been meant otherwise, that is said."""
+    unused = proxies.unused_by_grpc()
+    if unused and not proxies.ip_is_local(setup.host):
+        why = "; ".join(f"{variable}: {why}" for variable, why in unused.items())
+        mend = "export https_proxy=http://HOST:PORT, if the way to the coordinator is by a proxy"
+        return warning(f"grpc dials {setup.host} directly, in spite of {why}", mend)
+    variables = (*proxies.GRPC_VARIABLES, *proxies.GRPC_EXCEPTIONS)
+    given = [v for v in variables if os.environ.get(v)]
+    why = f"{', '.join(given)}: none of them concerns {setup.host}"
+    return ok(why if given else "no proxy variable is set")
 
 
 def reason(error: OSError) -> str:

@@ -120,13 +120,19 @@ def test_an_answer_that_goes_on_is_refused(liar: Liar, silo: Data) -> None:
         silo.fetch_round("1-r")
 
 
+def test_an_answer_with_nothing_in_it_is_asked_for_again(liar: Liar, silo: Data) -> None:
+    """No coordinator gives one: somebody in between has."""
+    liar.turns = [[], [header(vector()), frame()]]
+    _, vectors = silo.fetch_round("1-r")
+    assert torch.equal(vectors[VectorId.X], X)
+
+
 WHERE = "the coordinator's header of round 7"
 
 
 @pytest.mark.parametrize(
     ("messages", "text"),
     [
-        ([], "ended its answer before it began"),
         ([b"\xff\xff"], "the first message is no RoundHeader"),
         ([header(action=77)], f"{WHERE} asks for action 77"),
         ([header()], f"{WHERE} has no X"),
