@@ -80,6 +80,7 @@ def connect(
     with ExitStack() as failed:
         state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
         failed.callback(state.close)
+        state.use_as(silo)
         longest = first_connect_s
         if longest is None and not state.knows(server):
             longest = FIRST_CONNECT_S

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from domo.errors import DomoError, code_of
+from domo.errors import DomoError, SiloConflictError, code_of
 from domo.ops.logs import log_context
 from domo_client.rpc.connection import Connection
 from domo_client.state.files import replace
@@ -56,7 +56,7 @@ class Reporter(threading.Thread):
         self.progress = Progress()
         self.device: torch.device | None = None
         self.failed, self.waits_for = False, ""
-        self._tail = tail
+        self._tail, self._conflict = tail, False
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()
@@ -105,7 +105,10 @@ class Reporter(threading.Thread):
             self._directive = (p.run_id, p.round_index, directive)
             return True
         except DomoError as error:
-            log.debug("heartbeat: %s", error)
+            level = logging.DEBUG
+            if isinstance(error, SiloConflictError) and not self._conflict:  # said once
+                self._conflict, level = True, logging.ERROR
+            log.log(level, "heartbeat: %s", error)
         except Exception as error:  # a bug; what the silo does in its rounds goes on
             log.error("this heartbeat could not be sent: %s", describe(error))
             log.debug("traceback", exc_info=True)
@@ -140,6 +143,8 @@ class Reporter(threading.Thread):
 
     def may_go_on(self) -> bool:
         """Whether the coordinator still wants this round of this run."""
+        if self._conflict:
+            return False
         run_id, round_index, directive = self._directive
         p = self.progress
         if run_id != p.run_id:

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,11 +19,11 @@ from tenacity import (
 )
 
 import domo
-from domo.errors import CoordinatorUnavailableError, DomoError, VersionError
+from domo.errors import CoordinatorUnavailableError, DomoError, SiloConflictError, VersionError
 from domo.ops.words import duration
 from domo_client.telemetry.counts import Counts
 from domo_client.telemetry.describe import sendable
-from domo_proto import PROTOCOL_VERSION
+from domo_proto import PRESENCE, PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import SessionError, from_rpc
@@ -63,6 +64,7 @@ class Session:
         report_interval_s: How often the coordinator wants to hear of this silo.
         long_poll_s: How long it may hold a call.
         closed: Whether this silo has left.
+        refused: Why this silo was not let in again: another one has its name. It ends.
         counts: What was done over it.
         advanced: Grows when a transfer has got further than ever: pauses begin anew.
     """
@@ -90,6 +92,7 @@ class Session:
         self.token = ""
         self._lock = threading.Lock()
         self.closed = False
+        self.refused: SiloConflictError | None = None
         self.report_interval_s = 2.0
         self.long_poll_s = 20.0
         self.counts = Counts()
@@ -113,11 +116,13 @@ class Session:
             pb.JoinRequest(
                 protocol_version=PROTOCOL_VERSION,
                 software_version=domo.__version__,
-                capabilities=["resume-upload", "resume-download", CAPABILITY],
+                capabilities=["resume-upload", "resume-download", CAPABILITY, PRESENCE],
                 silo_id=self.silo_id,
                 instance_id=self._instance_id,
                 role=pb.EVALUATOR if self._role == "evaluator" else pb.TRAINER,
                 device=self._device,
+                host=socket.gethostname(),
+                session_before=self.token,
             ),
         )
         if answer.max_frame_bytes < FRAME_BYTES:
@@ -139,8 +144,14 @@ class Session:
     def _rejoin(self, stale: str) -> None:
         """Open a new session, unless another thread has done so since."""
         with self._lock:
+            if self.refused is not None:
+                raise self.refused
             if self.token == stale and not self.closed:
-                self._join()
+                try:
+                    self._join()
+                except SiloConflictError as error:
+                    self.refused = error
+                    raise
 
     def call(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:
         """One call, once; `hold_s` is how long the coordinator may hold it."""

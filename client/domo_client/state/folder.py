@@ -1,6 +1,7 @@
 """What a silo remembers on disk: who it is, vectors by digest, and an update not yet accepted.
 
 instance-id           random; the silo is this folder, whatever machine it is mounted on
+name                  the name that it was used under last: what is below is of that silo
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
 pending.json, .bin    the newest update, until another is made or its run is over
@@ -13,6 +14,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,22 @@ class SiloState:
             replace(identity, secrets.token_hex(16).encode(), durable=True)
         self.instance_id = identity.read_text(encoding="ascii").strip()
         self.residuals = Residuals(folder)
+
+    def use_as(self, silo_id: str) -> None:
+        """Be the folder of this silo: an update that another one has left unsent is not its own.
+
+        So a machine that was copied and got a name of its own sends nothing of the first one's.
+        """
+        path = self.folder / "name"
+        known = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if known == silo_id:
+            return
+        if known:
+            log.warning("%s was the folder of %r: its unsent work is deleted", self.folder, known)
+            self.delete_pending()
+            self.residuals.keep_only("")
+        with suppress(OSError):  # a full disk; a silo with nothing to send can wait for room
+            replace(path, silo_id.encode())
 
     def close(self) -> None:
         """Let another process use the folder."""

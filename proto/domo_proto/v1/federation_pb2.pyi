@@ -91,7 +91,7 @@ ABANDON_ROUND: Directive
 STOP_RUN: Directive
 
 class JoinRequest(_message.Message):
-    __slots__ = ("protocol_version", "software_version", "capabilities", "silo_id", "instance_id", "role", "device")
+    __slots__ = ("protocol_version", "software_version", "capabilities", "silo_id", "instance_id", "role", "device", "host", "session_before")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +99,8 @@ class JoinRequest(_message.Message):
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    SESSION_BEFORE_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     software_version: str
     capabilities: _containers.RepeatedScalarFieldContainer[str]
@@ -106,7 +108,9 @@ class JoinRequest(_message.Message):
     instance_id: str
     role: Role
     device: str
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., silo_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., device: _Optional[str] = ...) -> None: ...
+    host: str
+    session_before: str
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., silo_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., device: _Optional[str] = ..., host: _Optional[str] = ..., session_before: _Optional[str] = ...) -> None: ...
 
 class JoinResponse(_message.Message):
     __slots__ = ("session", "report_interval_s", "long_poll_s", "max_frame_bytes", "software_version", "capabilities")
@@ -133,10 +137,12 @@ class WaitForRunRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ..., declined_run_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WaitForRunResponse(_message.Message):
-    __slots__ = ("offer",)
+    __slots__ = ("offer", "text")
     OFFER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
     offer: RunOffer
-    def __init__(self, offer: _Optional[_Union[RunOffer, _Mapping]] = ...) -> None: ...
+    text: str
+    def __init__(self, offer: _Optional[_Union[RunOffer, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class RunOffer(_message.Message):
     __slots__ = ("run_id", "title", "task", "config_json", "config_digest", "layout_digest")
@@ -191,12 +197,14 @@ class LookAtRunRequest(_message.Message):
     def __init__(self, silo_id: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ...) -> None: ...
 
 class LookAtRunResponse(_message.Message):
-    __slots__ = ("offer", "meaning_json")
+    __slots__ = ("offer", "meaning_json", "text")
     OFFER_FIELD_NUMBER: _ClassVar[int]
     MEANING_JSON_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
     offer: RunOffer
     meaning_json: str
-    def __init__(self, offer: _Optional[_Union[RunOffer, _Mapping]] = ..., meaning_json: _Optional[str] = ...) -> None: ...
+    text: str
+    def __init__(self, offer: _Optional[_Union[RunOffer, _Mapping]] = ..., meaning_json: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class DeclineRequest(_message.Message):
     __slots__ = ("session", "run_id", "reason", "code")

@@ -2,24 +2,40 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 
-from domo.errors import ConfigError, CoordinatorUnavailableError, TransportError
+from domo.errors import (
+    ConfigError,
+    CoordinatorUnavailableError,
+    SiloConflictError,
+    TransportError,
+)
 from domo_server.coordinator.queue import Queue
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
+from domo_server.silos.claims import Claim, event_text, holder, refusal
 from domo_server.silos.rates import Bucket
-from domo_server.silos.session import Session
-from domo_server.silos.sessions import Sessions
+from domo_server.silos.session import Process, Session
+from domo_server.silos.sessions import NOBODYS, Sessions
 from domo_server.store.store import Store, time_text
 
 log = logging.getLogger(__name__)
 
 NEW_NAMES, NEW_NAMES_PER_S = 5000, 1.0
 """Silos that may join for the first time at once, and a second on average."""
+MOST_JOINS, JOINS_PER_S = 20, 1 / 15
+"""Times that one silo may join at once, and a second on average, before that is a fault."""
+SAY_S = 600.0
+"""How often it is said that two have one name."""
+AGAIN = (
+    "{} joins again and again, now from {}: two processes have its identity, as after a machine or "
+    "a state folder was copied, or its process ends as soon as it begins. A copy needs its own "
+    "--name and a new --state-dir"
+)
 SEEN_S = 60.0
 """How often it is recorded when silos were last heard of."""
 
@@ -49,30 +65,71 @@ class Registry:
         self._queue, self._changes, self._events = queue, changes, events
         self._joining = asyncio.Lock()
         self._new_names = Bucket(NEW_NAMES, NEW_NAMES_PER_S)
+        self._joins: dict[str, Bucket] = {}
+        self._said_at: dict[str, float] = {}
 
     def load(self) -> None:
         """Who was left out before this start."""
         rows = self._store.all_silos()
         self.dropped |= {r.silo_id: r.dropped for r in rows if r.dropped is not None}
 
-    async def join(self, session_values: Mapping[str, str]) -> Session:
-        """Open a session for a silo (fields of `Sessions.join`).
+    async def join(self, session_values: Mapping[str, str], process: Process = NOBODYS) -> Session:
+        """Open a session for a silo.
+
+        Args:
+            session_values: Fields of `Sessions.join`.
+            process: That asks.
 
         Raises:
-            SiloConflictError: The name is taken.
+            SiloConflictError: The name is taken, or another process has this identity.
             CoordinatorUnavailableError: Too many names are new.
         """
         silo_id = session_values["silo_id"]
-        async with self._joining:  # of two that take a new name at once, one gets it
-            row = await asyncio.to_thread(self._store.silo, silo_id)
-            if row is None and not self._new_names.take():
-                raise CoordinatorUnavailableError("many new silos join at once; ask again")
-            known = row.instance_id if row and not row.readmitted else None
-            session = self._sessions.join(known_instance=known, **session_values)
-            await asyncio.to_thread(self._store.save_silo, **session_values)
+        claim, session = Claim(silo_id, session_values["instance_id"], process), None
+        while session is None:
+            await self._see_free(claim)
+            was = self._sessions.of(silo_id)
+            async with self._joining:  # of two that take a new name at once, one gets it
+                if self._sessions.of(silo_id) is was:
+                    session = await self._open(session_values, process)
         self._changes.assigned(silo_id)  # calls of the session before are over
-        self._events.say(kinds.JOINED, f"{silo_id} joined", silo_id=silo_id)
+        if self._joins.setdefault(silo_id, Bucket(MOST_JOINS, JOINS_PER_S)).take():
+            moved = _moved(was, process.place)
+            self._events.say(kinds.JOINED, f"{silo_id} joined{moved}", silo_id=silo_id)
+        else:
+            self._say_conflict(silo_id, AGAIN.format(silo_id, process.place))
         return session
+
+    async def _see_free(self, claim: Claim) -> None:
+        """See that no other process lives that has this identity.
+
+        Raises:
+            SiloConflictError: One does.
+        """
+        if (other := await holder(self._sessions, claim)) is not None:
+            self._say_conflict(claim.silo_id, event_text(claim, other))
+            raise refusal(claim, other)
+
+    async def _open(self, session_values: Mapping[str, str], process: Process) -> Session:
+        silo_id = session_values["silo_id"]
+        row = await asyncio.to_thread(self._store.silo, silo_id)
+        if row is None and not self._new_names.take():
+            raise CoordinatorUnavailableError("many new silos join at once; ask again")
+        known = row.instance_id if row and not row.readmitted else None
+        try:
+            session = self._sessions.join(known_instance=known, process=process, **session_values)
+        except SiloConflictError as error:
+            self._say_conflict(silo_id, f"{process.place} was refused: {error}")
+            raise
+        await asyncio.to_thread(self._store.save_silo, **session_values)
+        return session
+
+    def _say_conflict(self, silo_id: str, text: str) -> None:
+        """Two seem to have one name: said once in a while, however often they ask."""
+        now = self._sessions.now()
+        if now - self._said_at.get(silo_id, -math.inf) >= SAY_S:
+            self._said_at[silo_id] = now
+            self._events.say(kinds.SILO_CONFLICT, text, silo_id=silo_id)
 
     async def decline(self, session: Session, run_id: str, reason: str, code: str = "") -> None:
         """A silo will not take part in a run; it is not asked again in this session."""
@@ -168,3 +225,9 @@ class Registry:
         run_id = current.run_id if current is not None else None
         self._events.say(kind, text, run_id, silo_id)
         self._changes.assigned(silo_id)  # a silo's place
+
+
+def _moved(was: Session | None, place: str) -> str:
+    """That a silo comes from another machine than it did, in words; empty: it does not."""
+    before = was.process.place if was is not None else ""
+    return f", now from {place}; before from {before}" if before and before != place else ""

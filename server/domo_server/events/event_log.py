@@ -28,6 +28,7 @@ NOT_CAUSED = (
     kinds.REBOUND,
     kinds.CERTIFICATE,
     kinds.LEFT_OUT,
+    kinds.SILO_CONFLICT,
 )
 """Events of a silo that no silo causes: the admin does, or they are said once."""
 FLUSH_S = 1.0

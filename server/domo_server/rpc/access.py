@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import grpc.aio
 
@@ -17,6 +18,7 @@ from domo.errors import (
 )
 from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
 from domo.metrics.table import MOST_SENT, Sum, Table
+from domo.names import plain, shown
 from domo.ops.logs import log_context
 from domo_proto.errors import status_of, trailing_metadata
 from domo_proto.tables import table_of
@@ -85,6 +87,12 @@ def principals(context: Context) -> set[str] | None:
         return None
     keys = ("x509_subject_alternative_name", "x509_common_name")
     return {value.decode(errors="replace") for key in keys for value in auth.get(key, ())}
+
+
+def place_of(host: str, context: Context) -> str:
+    """Where a call comes from, in words: `b (10.0.0.7)`."""
+    address = unquote(context.peer()).partition(":")[2].rpartition(":")[0].strip("[]")
+    return f"{plain(host[:64]) or 'a machine'} ({shown(address)[:64]})"
 
 
 def digest_of(raw: bytes) -> str:

@@ -14,7 +14,7 @@ from domo.errors import (
 )
 from domo.meaning.value import NOTHING, Meaning
 from domo.names import is_name
-from domo_proto import PROTOCOL_VERSION
+from domo_proto import PRESENCE, PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import known_code
 from domo_proto.tables import TABLES
@@ -28,11 +28,13 @@ from domo_server.rpc.access import (
     answers,
     digest_of,
     measured_of,
+    place_of,
     refuse,
     seconds,
 )
 from domo_server.runs.run import Run
 from domo_server.silos.certificate_expiry import peer_end
+from domo_server.silos.session import Process
 from domo_server.silos.silo_log import resources
 from domo_server.store.rows import Enrolment
 
@@ -100,7 +102,12 @@ class FederationServicer(pb_grpc.FederationServicer):
                 "role": role_of(request),
                 "device": request.device[:128],
                 "software_version": request.software_version[:64],
-            }
+            },
+            Process(
+                place_of(request.host, context),
+                request.session_before[:64],
+                PRESENCE in request.capabilities,
+            ),
         )
         session.certificate_end = peer_end(context)
         self._coordinator.expiry.look_at(session)

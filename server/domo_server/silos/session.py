@@ -1,9 +1,24 @@
 """One connected silo: what it said of itself and what it last reported."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from domo.api.schema import Resources, SiloPhase
 from domo_server.silos.silo_log import HeardLog
+
+
+class Process(NamedTuple):
+    """The process that asks for a session.
+
+    Attributes:
+        place: Its machine, in words: the name that it gives, and where its calls come from.
+        before: The token of the session that this process had before; empty: none.
+        attends: Whether it will hold a stream to show that it is there.
+    """
+
+    place: str = ""
+    before: str = ""
+    attends: bool = False
 
 
 @dataclass(slots=True)
@@ -49,10 +64,23 @@ class Session:
     """When the last of these broke, unless something was heard since."""
     left: str | None = None
     """Why it said goodbye."""
+    process: Process = field(default_factory=Process)
+    since: str = ""
+    """When it joined, in words."""
+    joined_at: float = 0.0
+    heard_at: float = 0.0
+    """When it last made a call; `last_seen` is later where bytes are on their way to it."""
+    replaced: tuple[str, float] = ("", 0.0)
+    """The token of the session whose place it took, and when that was last heard of."""
 
     def fails(self, text: str, code: str = "") -> None:
         """Its last error, until it works again."""
         self.error, self.error_code = text, code
+
+    @property
+    def told(self) -> str:
+        """Where its process is and since when, in words."""
+        return f"{self.process.place or 'one'}, since {self.since}"
 
     @property
     def doing(self) -> str:

@@ -1,8 +1,9 @@
 """Who is connected: sessions with leases, one for each silo name.
 
 A silo is its name and the random instance id in its state folder. The same instance may come back
-at once and replaces its old session; another instance under the same name is refused, while the
-lease lives and afterwards, until an admin lets the name go (`rebind`).
+at once and replaces its old session, unless another process has it and lives (`claims`); another
+instance under the same name is refused, while the lease lives and afterwards, until an admin lets
+the name go (`rebind`).
 """
 
 import secrets
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from domo.api.schema import SiloStatus
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
-from domo_server.silos.session import Session
+from domo_server.silos.session import Process, Session
 from domo_server.store.store import seconds_since, time_text
 
 RETURN_S = 60.0
@@ -22,6 +23,9 @@ MOST_BEATS = 200.0
 QUIET_S = 4.5
 """Silence from which on a silo is shown as offline, where heartbeats are frequent."""
 MISSED_BEATS = 2
+ATTENDS_S = 3.0
+"""How long a silo that joined may take to open its stream."""
+NOBODYS = Process()
 BROKE = "its connection broke: its process ended, or the network did"
 SILENT = "no heartbeat: its process hangs or is stopped, or the link is cut"
 NOT_SEEN = "not seen since this coordinator started"
@@ -59,6 +63,7 @@ class Sessions:
         role: str,
         device: str,
         software_version: str,
+        process: Process = NOBODYS,
     ) -> Session:
         """Open a session.
 
@@ -70,6 +75,7 @@ class Sessions:
             role: `trainer` or `evaluator`.
             device: What it trains on, in words.
             software_version: Its domo version.
+            process: That asks.
 
         Raises:
             SiloConflictError: Another instance has this name.
@@ -91,9 +97,15 @@ class Sessions:
             software_version,
             self._clock(),
             self.report_interval_s,
+            process=process,
+            since=time.strftime("%d %b %H:%M UTC", time.gmtime()),
+            joined_at=self._clock(),
+            heard_at=self._clock(),
         )
         if old is not None:
             self._by_token.pop(old.token, None)
+            if old.left is None and not self.was_here_before(old, process.before):
+                session.replaced = old.token, old.heard_at
             session.bytes_sent, session.bytes_received = old.bytes_sent, old.bytes_received
             if old.instance_id == instance_id:
                 session.log = old.log
@@ -114,8 +126,31 @@ class Sessions:
         session = self._by_token.get(token)
         if session is None:
             raise SessionError("this session is over; join again")
-        session.last_seen, session.broken_at = self._clock(), None
+        session.last_seen = session.heard_at = self._clock()
+        session.broken_at = None
         return session
+
+    def is_held(self, session: Session) -> bool:
+        """Whether it looks as if a process has this session: it holds its stream, or soon will."""
+        coming = session.process.attends and session.broken_at is None
+        young = self._clock() - session.joined_at < ATTENDS_S
+        return self.is_current(session) and bool(session.attending or (coming and young))
+
+    def was_here_before(self, holder: Session, token: str) -> bool:
+        """Whether a process had a session before the process that has its name now came.
+
+        Its connection was away for a moment, or this coordinator: the other one was quicker.
+
+        Args:
+            holder: The session of the other one.
+            token: That of the first one's session.
+        """
+        if not token:
+            return False
+        replaced, heard_at = holder.replaced
+        if token == replaced:
+            return self._clock() - heard_at < RETURN_S
+        return not holder.process.before and self._clock() - self._started_at < RETURN_S
 
     def next_report_s(self, session: Session) -> float:
         """After how long a silo that reports now is to report again; it is expected then."""

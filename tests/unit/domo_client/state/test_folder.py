@@ -15,6 +15,7 @@ from domo.storage import part_file
 from domo.storage.part_file import MARK, mark_path
 from domo_client.state import folder as state_module
 from domo_client.state.folder import PendingUpdate, SiloState
+from domo_proto.assignment import Counted
 
 
 @pytest.fixture
@@ -39,6 +40,24 @@ def test_instances_differ_and_stay(tmp_path: Path) -> None:
     assert len(seen) == 2
     assert len({i for _, i in seen}) == 2
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+
+
+def test_a_folder_that_becomes_another_silos_has_nothing_of_the_first_to_send(
+    state: SiloState, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a machine that was copied and then got a name of its own."""
+    made = [(7, memoryview(b"abcd"))]
+    state.save_pending("1-r", 0, "basis", made, 1, {})
+    state.residuals.save("1-r", Counted(0, "u"), None, torch.ones(3))
+    for name in ("site-a", "site-a"):  # the first is not known of a folder of an older version
+        state.use_as(name)
+        assert state.pending("1-r", 0, "basis") is not None
+        assert state.residuals.has("1-r", Counted(0, "u"))
+    assert not caplog.records
+    state.use_as("site-b")
+    assert "was the folder of 'site-a'" in caplog.text
+    assert state.pending("1-r", 0, "basis") is None
+    assert not state.residuals.has("1-r", Counted(0, "u"))
 
 
 # vectors

@@ -1,0 +1,48 @@
+"""A state folder that was copied, and a silo that moves."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+import domo_client
+from domo.errors import SiloConflictError
+from tests.support.live.coordinator import coordinator, own_run
+
+
+def test_a_copy_of_a_silo_is_refused_and_said_once_and_moving_just_works(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run = own_run(tmp_path, nn.Linear(4, 2, bias=False), num_silos=2)
+    with coordinator(tmp_path, run, report_interval_s=0.5) as server:
+        silo = domo_client.connect(server.address, "site-a", state_dir=here)
+        server.until("/silos", lambda them: them)
+        shutil.copytree(here, there)
+        joined = len(server.get("/events?kind=joined"))
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(SiloConflictError, match=r"\(127.0.0.1\), since .*--state-dir"):
+                domo_client.connect(server.address, "site-a", state_dir=there)
+            assert time.monotonic() - began < 20.0
+        (event,) = server.until("/events?kind=silo-conflict", lambda told: told)
+        assert event["text"].startswith("two processes have the identity of site-a: ")
+        assert event["text"].count("(127.0.0.1)") == 2
+        assert len(server.get("/events?kind=joined")) == joined
+        assert silo.connection.counts.joins == 1
+        silo.close()
+        moved = domo_client.connect(server.address, "site-a", state_dir=there)
+        with pytest.raises(SiloConflictError):  # the old machine comes back
+            domo_client.connect(server.address, "site-a", state_dir=here)
+        moved.close()
+
+
+def test_who_asks_with_another_folder_is_an_event_too(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(4, 2, bias=False), num_silos=2)
+    with coordinator(tmp_path, run, report_interval_s=0.5) as server:
+        silo = domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a")
+        with pytest.raises(SiloConflictError, match="domo rebind site-a"):
+            domo_client.connect(server.address, "site-a", state_dir=tmp_path / "b")
+        silo.close()
+        (event,) = server.until("/events?kind=silo-conflict", lambda told: told)
+        assert "(127.0.0.1) was refused: the name 'site-a' is taken" in event["text"]
