@@ -5,6 +5,8 @@ a folder.
 """
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Of a run or a silo."""
@@ -25,6 +27,25 @@ def is_name(text: str) -> bool:
 def is_task(text: str) -> bool:
     """Whether a task may be written so; there may be none of this name."""
     return len(text) <= MOST_TASK and re.fullmatch(TASK, text) is not None
+
+
+def alike(name: str, others: Iterable[str], most: int = 3) -> list[str]:
+    """Which of these names may be meant by another one: the same but for case, marks and domain.
+
+    Where there is none of these, those that differ in a letter or two.
+    """
+    there = list(others)
+    if same := [o for o in there if _bare(o) & _bare(name)]:
+        return same[:most]
+    folded = {o.casefold(): o for o in there}
+    return [folded[near] for near in get_close_matches(name.casefold(), folded, most, 0.75)]
+
+
+def _bare(name: str) -> set[str]:
+    """Letters and digits of a name: of all of it, and of its first label as of a host."""
+    return {
+        re.sub(r"[^a-z0-9]", "", part.casefold()) or part for part in (name, name.split(".")[0])
+    }
 
 
 def plain(text: str) -> str:

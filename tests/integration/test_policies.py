@@ -151,7 +151,9 @@ def test_wait_waits_whatever_the_time_and_says_for_whom(tmp_path: Path) -> None:
         seen = await lab.view.run("1-r")
         assert seen is not None
         assert (seen.state, seen.detail, seen.waiting_for) == ("OPEN", text, [B])
-        assert lab.run.waits() == "round 1 has updates of 2 of its 3 silos", "it names nobody"
+        assert lab.run.waits("site-a") == "round 1 has updates of 2 of its 3 silos", (
+            "it names nobody"
+        )
         await lab.advance(24 * 3600)
         assert lab.run.state.round_index == 0
         assert lab.run.detail.endswith("site-b last seen 24 h ago")

@@ -241,8 +241,8 @@ def test_a_silo_that_has_no_place_is_told_why(tmp_path: Path, named: bool) -> No
         member.join()
         offer = member.stub.WaitForRun(pb.WaitForRunRequest(session=member.session), timeout=30)
         digests = {n: getattr(offer.offer, n) for n in ("config_digest", "layout_digest")}
-        late.join(silo_id="site-b", instance_id="j")
-        no_place = f"site-b has no place in run {late.run_id}: "
+        late.join(silo_id="other", instance_id="j")
+        no_place = f"other has no place in run {late.run_id}: "
         others = "the run's roster names others; "
         if named:
             said = f"{no_place}{others}the admin, or another --name, can change that"

@@ -51,12 +51,14 @@ class Silo:
     Attributes:
         connection: To the coordinator.
         outcome: How the last run ended; None: it has not.
+        on_wait: Told why the run under way is not for this silo.
         on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
     """
 
     def __init__(self, connection: Connection, state: SiloState, tail: LogTail | None = None):
         self.connection, self._state, self._tail = connection, state, tail
         self.outcome: Outcome | None = None
+        self.on_wait: Callable[[str], None] = lambda text: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
         self._closed = threading.Event()
         self._reporter = Reporter(connection, state.folder / "status.json", tail)
@@ -131,6 +133,11 @@ class Silo:
             except UnknownRunError as error:
                 self._decline(error.run_id, str(error), error.code)
                 raise
+            told = self.connection.control.not_offered
+            if offer is None and told not in ("", self.waits_for):
+                self._reporter.note(logging.WARNING, told)
+                self.on_wait(told)
+            self._reporter.waits_for = told
             if offer is not None:
                 return offer
 

@@ -58,7 +58,7 @@ class Ui:
         say(f"{silo.connection.session.silo_id}: connected to {address}")
         say(shared)
         self._silo = silo
-        silo.on_sent = self._sent
+        silo.on_sent, silo.on_wait = self._sent, self._no_place
         self._panel = Panel(silo, self._certificate_note)
         if console.is_terminal and not console.is_dumb_terminal:
             self._board = Board(console, self._panel)
@@ -86,6 +86,10 @@ class Ui:
             self._panel.offer = None
         if self._board is None:
             say("waiting for a run; Ctrl-C stops this silo")
+
+    def _no_place(self, text: str) -> None:
+        """The run under way is not for this silo."""
+        self._warn(f"connected, and waiting: {text}", "yellow")
 
     def stopped(self, silo_id: str) -> None:
         """Ctrl-C or SIGTERM: say what becomes of the work in hand, and how to go on."""

@@ -12,6 +12,7 @@ from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import MAX_BYTES, Meaning
 from domo.metrics.table import Measured, Sum, Table, counts, is_finite
 from domo.model.layout import Layout
+from domo.names import shown
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo_client.rpc.session import Session
@@ -31,6 +32,8 @@ LogLine = tuple[int, float, str, str]
 
 log = logging.getLogger(__name__)
 
+MOST_TEXT = 2000
+"""Of a text of the coordinator that is shown."""
 MOST_WANTED = 4 * MAX_BYTES
 """Of what several silos have said together."""
 
@@ -80,6 +83,8 @@ class Control:
 
     def __init__(self, session: Session):
         self._session, self._stub = session, session.stub
+        self.not_offered = ""
+        """Why the run under way is not for this silo, as the coordinator said last."""
 
     def wait_for_run(self) -> Offer | None:
         """Wait for a run that wants this silo; None: nothing yet, ask again.
@@ -89,8 +94,9 @@ class Control:
         Raises:
             UnknownRunError: It has settings, or defaults, that are not known here.
         """
-        request = pb.WaitForRunRequest()
+        request = pb.WaitForRunRequest(told=self.not_offered)
         answer = self._ask(self._stub.WaitForRun, request, self._session.long_poll_s)
+        self.not_offered = " ".join(shown(answer.text[:MOST_TEXT]).split())
         if not answer.HasField("offer"):
             return None
         offer = answer.offer

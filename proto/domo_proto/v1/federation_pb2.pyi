@@ -129,12 +129,14 @@ class JoinResponse(_message.Message):
     def __init__(self, session: _Optional[str] = ..., report_interval_s: _Optional[float] = ..., long_poll_s: _Optional[float] = ..., max_frame_bytes: _Optional[int] = ..., software_version: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WaitForRunRequest(_message.Message):
-    __slots__ = ("session", "declined_run_ids")
+    __slots__ = ("session", "declined_run_ids", "told")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     DECLINED_RUN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     session: str
     declined_run_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, session: _Optional[str] = ..., declined_run_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    told: str
+    def __init__(self, session: _Optional[str] = ..., declined_run_ids: _Optional[_Iterable[str]] = ..., told: _Optional[str] = ...) -> None: ...
 
 class WaitForRunResponse(_message.Message):
     __slots__ = ("offer", "text")

@@ -168,6 +168,7 @@ class Stall:
                 f"round {r} cannot close without {_names(list(blocks))}. {_told(blocks)}. Start "
                 "what has ended again, mend what fails, or leave silos out: domo drop SILO"
             )
+            told += "".join(f". {note}" for note in run.roster.about_strangers())
             return Why(told, blocks)
         at = run.clock()
         there = [s for s in missing if s not in gone]

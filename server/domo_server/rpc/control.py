@@ -32,7 +32,7 @@ from domo_server.rpc.access import (
     refuse,
     seconds,
 )
-from domo_server.runs.run import Run
+from domo_server.rpc.offers import offer_of, role_of, why_not
 from domo_server.silos.certificate_expiry import peer_end
 from domo_server.silos.session import Process
 from domo_server.silos.silo_log import resources
@@ -52,25 +52,6 @@ PHASES: dict[int, SiloPhase] = {
     pb.TRAINING: "training",
     pb.UPLOADING: "uploading",
 }
-
-
-def role_of(request: pb.JoinRequest | pb.LookAtRunRequest) -> str:
-    """As what a silo comes."""
-    return "evaluator" if request.role == pb.EVALUATOR else "trainer"
-
-
-def offer_of(run: Run) -> pb.RunOffer | None:
-    """A run as silos are told it; None: it is not there yet."""
-    if run.model.layout is None:
-        return None
-    return pb.RunOffer(
-        run_id=run.run_id,
-        title=run.config.title,
-        task=run.config.task,
-        config_json=run.config.model_dump_json(),
-        config_digest=run.config.digest,
-        layout_digest=bytes.fromhex(run.model.layout.digest),
-    )
 
 
 class FederationServicer(pb_grpc.FederationServicer):
@@ -130,15 +111,19 @@ class FederationServicer(pb_grpc.FederationServicer):
             session.declined.setdefault(run_id, "")
         session.phase, session.run_id, session.round_index = "idle", None, None
 
-        def look() -> Run | None:
+        def look() -> pb.WaitForRunResponse | None:
             run = self._coordinator.queue.current
-            if self._coordinator.stopping or run is None or not run.offers_to(session):
+            if self._coordinator.stopping or run is None:
                 return None
-            return run
+            if run.offers_to(session):
+                return pb.WaitForRunResponse(offer=offer_of(run))
+            text = why_not(self._coordinator, session)
+            new = request.HasField("told") and text not in ("", request.told)
+            return pb.WaitForRunResponse(text=text) if new else None
 
         hold_s, silos = self._coordinator.long_poll_s, self._coordinator.changes.silos
-        run = await silos.until(look, hold_s, session.silo_id)
-        return pb.WaitForRunResponse(offer=None if run is None else offer_of(run))
+        found = await silos.until(look, hold_s, session.silo_id)
+        return found or pb.WaitForRunResponse(text=why_not(self._coordinator, session))
 
     @answers
     async def LookAtRun(
@@ -152,7 +137,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         if run is None or not run.ready or run.state.ended:
             return pb.LookAtRunResponse()
         if not run.roster.has_place(request.silo_id, role):
-            return pb.LookAtRunResponse()
+            return pb.LookAtRunResponse(text=run.roster.no_place(request.silo_id, True, False))
         wanted = run.roster.wanted_of(request.silo_id)
         return pb.LookAtRunResponse(offer=offer_of(run), meaning_json=wanted.to_json())
 

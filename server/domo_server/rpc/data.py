@@ -83,7 +83,7 @@ class DataServicer:
         if assignment is None:
             session.phase = "waiting" if session.phase != "failed" else "failed"
             again: Assignment[WireVector] = Assignment(
-                Action.ASK_AGAIN, run.run_id, text=run.waits()
+                Action.ASK_AGAIN, run.run_id, text=run.waits(session.silo_id)
             )
             await context.write(again.header().SerializeToString())
             return

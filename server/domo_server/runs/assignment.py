@@ -86,8 +86,12 @@ class Assignments:
             )
         return None
 
-    def waits(self, state: RoundState) -> str:
+    def waits(self, silo_id: str, state: RoundState, ready: bool) -> str:
         """What a silo without an assignment waits for, in words that name no other silo."""
+        if not ready:
+            return "the run is being loaded"
+        if silo_id in self._dropped:
+            return "the admin has left this silo out; domo undrop takes it back"
         phase, sampled = state.phase, self._participants.sampled
         if phase is Phase.PAUSED:
             return "the run is paused by the admin"

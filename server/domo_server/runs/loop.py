@@ -101,6 +101,7 @@ class RunLoop:
             if not missing:
                 break
             run.waits_for(missing)
+            self._tell_strangers()
             if run.stop_text is not None:
                 await self._ending.end(Signal.STOP, run.stop_text)
                 return
@@ -115,6 +116,11 @@ class RunLoop:
         if run.config.evaluate_every and not run.roster.has_tests:
             text = f"{run.config.title}: no silo has test data; its models get no test numbers"
             run.say(kinds.UNTESTED, text)
+
+    def _tell_strangers(self) -> None:
+        """A silo that seems to be one that the run waits for, under another name."""
+        for silo_id, text in self._run.roster.new_strangers().items():
+            self._run.say(kinds.NO_PLACE, text, silo_id)
 
     # rounds
 
@@ -143,6 +149,7 @@ class RunLoop:
                     return False
             decision = run.participants.decide()
             run.waits_for(decision.text + run.notes_on(decision.missing))
+            self._tell_strangers()
             if decision.action == "close" and (testing := self._still_tests()):
                 run.waits_for(f"testing the model at {', '.join(testing)}")
             elif decision.action == "close":

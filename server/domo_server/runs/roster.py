@@ -1,11 +1,12 @@
 """The silos of a run: who has enrolled, with what data, and whom it begins with."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from domo.errors import ConfigError, MeaningMismatchError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import Meaning
+from domo.names import alike
 from domo.ops.words import counted
 from domo.run_config import RunConfig, sort_roster
 from domo_server.events import kinds
@@ -20,6 +21,7 @@ MAX_SAMPLES = 10**12
 """More samples than this at one silo are a mistake, or a lie."""
 MAX_STEPS = 2**31 - 1
 """Local steps that a round can ask for."""
+SHOWN_STRANGERS = 3
 NOBODY = "every silo of this round is left out; take one back (undrop), or stop the run"
 
 
@@ -48,6 +50,7 @@ class Roster:
         self.agreement = Agreement(config, self.enrolled, dropped)
         self.frozen: list[str] | None = None
         self._enrolling = asyncio.Lock()
+        self._told_of: set[str] = set()
 
     def load(self, enrolled: Mapping[str, Enrolment], frozen: Sequence[str] | None) -> None:
         """Who had enrolled before a restart, and whom the run began with, if it has."""
@@ -78,12 +81,55 @@ class Roster:
         wanted = self._config.roster if self.frozen is None else self.frozen
         return wanted is None or silo_id in wanted
 
-    def no_place(self, session: Session, loaded: bool, ended: bool) -> str:
-        """Why a silo is not taken in, and what to do; in words that name no other silo."""
-        silo_id = session.silo_id
+    def absent(self) -> list[str]:
+        """Silos that the run names, or has begun with, and that are not connected."""
+        if self.frozen is not None:
+            away = [s for s in self.frozen if self._sessions.is_absent(s)]
+        else:
+            named = self._config.roster or self._config.required_silos
+            away = [s for s in named if not self._sessions.is_online(s)]
+        return [s for s in away if s not in self._dropped]
+
+    def strangers(self) -> dict[str, list[str]]:
+        """Silos that are connected without a place in the run, while others are away.
+
+        Returns:
+            Of each the names of those for which it may be meant.
+        """
+        absent = self.absent()
+        if not absent:
+            return {}
+        there = [s for s in self._sessions.all() if self._sessions.is_online(s.silo_id)]
+        strange = [s for s in there if s.silo_id not in self._dropped and not self.has_place_for(s)]
+        return {s.silo_id: alike(s.silo_id, absent) for s in strange}
+
+    def about_strangers(self) -> list[str]:
+        """The first few of them in words, those with a likely name first."""
+        found = sorted(self.strangers().items(), key=lambda pair: not pair[1])
+        told = [stranger_text(*pair) for pair in found[:SHOWN_STRANGERS]]
+        more = len(found) - len(told)
+        return [*told, f"and {more} more"] if more > 0 else told
+
+    def new_strangers(self) -> dict[str, str]:
+        """Those with a likely name that were not told of before, in words; a few in a run."""
+        told = {}
+        for silo_id, meant in self.strangers().items():
+            room = len(self._told_of) < SHOWN_STRANGERS
+            if meant and silo_id not in self._told_of and room:
+                self._told_of.add(silo_id)
+                told[silo_id] = stranger_text(silo_id, meant)
+        return told
+
+    def no_place(
+        self, silo_id: str, loaded: bool, ended: bool, declined: Container[str] = ()
+    ) -> str:
+        """Why a silo is not taken in, and what to do.
+
+        It names no other silo, but those that are away and whose name is nearly this one's.
+        """
         if not loaded or ended:
             why = "it has ended" if ended else "it is being loaded; ask again"
-        elif self._run_id in session.declined:
+        elif self._run_id in declined:
             why = "it has declined it; start the silo again to be asked again"
         elif silo_id in self._dropped:
             why = "the admin has left it out (domo undrop takes it back)"
@@ -96,6 +142,12 @@ class Roster:
             why = (
                 f"the run has begun with the first {counted(first, 'silo')} that enrolled; it "
                 "waits for the next run"
+            )
+        meant = alike(silo_id, self.absent()) if loaded and not ended else []
+        if meant and silo_id not in self._dropped:
+            why += (
+                f". It waits for {' and '.join(meant)}: did you mean --name {meant[0]}, with the "
+                "state folder of that silo?"
             )
         return f"{silo_id} has no place in run {self._run_id}: {why}"
 
@@ -198,8 +250,15 @@ class Roster:
             text = f"waiting for {short} more of {config.expected_silos} silos to enrol"
         else:
             return sort_roster(first), ""
+        text += "".join(f"; {note}" for note in self.about_strangers())
         notes = ((s.silo_id, s.declines(self._run_id)) for s in self._sessions.all())
         return [], text + "".join(f"; {silo_id} {note}" for silo_id, note in notes if note)
+
+
+def stranger_text(silo_id: str, meant: Sequence[str]) -> str:
+    """That a silo is connected for which a run has no place, in words."""
+    likely = f": is it {' or '.join(meant)} by another name?" if meant else ""
+    return f"{silo_id} is connected and has no place in this run{likely}"
 
 
 def _sizes(place: Enrolment) -> tuple[int, int]:

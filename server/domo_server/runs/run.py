@@ -123,7 +123,7 @@ class Run:
         notes = [f"updates cannot be kept: {self.receiver.disk}"] if self.receiver.disk else []
         notes += [self.unsaved] if self.unsaved else []
         notes += self.participants.notes_on(missing)
-        return "".join(f"; {note}" for note in notes[:5])
+        return "".join(f"; {note}" for note in [*notes[:5], *self.roster.about_strangers()])
 
     def hold_up(self, who: str, why: str | None) -> None:
         """Somebody cannot get on, and why; None: it can again. Nobody clears another's reason."""
@@ -180,10 +180,10 @@ class Run:
             MeaningMismatchError: Its data mean something else.
             ConfigError: It must say how many samples it has, or has another number than before.
         """
-        silo_id = session.silo_id
-        layout = self.model.layout
+        silo_id, layout = session.silo_id, self.model.layout
         if layout is None or not self.offers_to(session):
-            raise ProtocolError(self.roster.no_place(session, self.ready, self.state.ended))
+            where = self.ready, self.state.ended, session.declined
+            raise ProtocolError(self.roster.no_place(silo_id, *where))
         self.roster.compare(silo_id, place.meaning)  # first: other classes make another model
         if layout_digest.hex() != layout.digest:
             raise LayoutMismatchError("the silo's model does not match the run's")
@@ -193,9 +193,9 @@ class Run:
         session.num_samples, session.num_eval_samples = place.num_samples, place.num_eval_samples
         self.changes.moved()  # a silo has enrolled
 
-    def waits(self) -> str:
+    def waits(self, silo_id: str) -> str:
         """What a silo without an assignment waits for, in words that name no other silo."""
-        return self._assignments.waits(self.state) if self.ready else "the run is being loaded"
+        return self._assignments.waits(silo_id, self.state, self.ready)
 
     def assignment_for(
         self, silo_id: str, evaluated_index: int, tested: str = ""

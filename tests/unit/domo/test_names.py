@@ -1,6 +1,6 @@
 import pytest
 
-from domo.names import is_name, is_task, plain
+from domo.names import alike, is_name, is_task, plain
 
 
 @pytest.mark.parametrize("name", ["a", "Site-1.b_c", "0", "x" * 64])
@@ -38,3 +38,21 @@ def test_no_tasks(task: str) -> None:
 def test_a_plain_text_is_part_of_a_name() -> None:
     assert plain("1-domo-../../p/x.y\n") == "1-domo-..-..-p-x.y-"
     assert plain("Site-1.b_c") == "Site-1.b_c"
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "found"),
+    [
+        ("sitea", ["site-b", "site-a"], ["site-a"]),
+        ("Site_A", ["site-b", "site-a"], ["site-a"]),
+        ("site-a.hospital.org", ["site-a", "site-b"], ["site-a"]),
+        ("site-a", ["site-a.hospital.org"], ["site-a.hospital.org"]),
+        ("stie-a", ["site-a", "clinic"], ["site-a"]),
+        ("clinic", ["site-a", "site-b"], []),
+        ("site-c", ["site-a", "site-b"], ["site-b", "site-a"]),
+        ("---", ["...", "a"], []),
+        ("a", [], []),
+    ],
+)
+def test_names_that_may_be_meant_by_another(name: str, others: list[str], found: list[str]) -> None:
+    assert sorted(alike(name, others)) == sorted(found)
