@@ -117,7 +117,11 @@ def main_command(
                 metrics.watch(silo)
                 say(f"{silo_id}: metrics at {metrics.url}")
             ending.enter_context(ui)
-            ui.joined(silo, flags.server, SHARED + (LOG_TOO if flags.share_log else LOG_STAYS))
+            ui.joined(
+                silo,
+                silo.connection.session.address,
+                SHARED + (LOG_TOO if flags.share_log else LOG_STAYS),
+            )
             outcome = run_agent(silo, agent_options, ui, once=flags.once)
     except KeyboardInterrupt:
         ui.stopped(silo_id)

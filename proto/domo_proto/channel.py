@@ -1,12 +1,12 @@
 """Channels and server options: sizes, keepalive, TLS."""
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 import grpc
 
 from domo.errors import ConfigError
+from domo.ops.addresses import grpc_address
 from domo_proto.codec import MAX_MESSAGE_BYTES
 
 KEEPALIVE_S = 30
@@ -89,33 +89,13 @@ def read_pem(path: Path, what: str) -> bytes:
     return data
 
 
-def is_loopback(address: str) -> bool:
-    """Whether host:port can only be reached from this machine."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def check_address(address: str) -> None:
-    """See that an address has the form host:port.
-
-    Raises:
-        ConfigError: It has not.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"the coordinator's address must be host:port, got {address!r}")
-
-
 def make_channel(address: str, tls: TlsFiles | None = None) -> grpc.Channel:
     """A client channel to host:port.
 
     Raises:
         ConfigError: The address is no host:port, or TLS files cannot be read.
     """
-    check_address(address)
+    address = grpc_address(address)
     if tls is None:
         return grpc.insecure_channel(address, CLIENT_OPTIONS)
     if (tls.cert is None) != (tls.key is None):

@@ -20,12 +20,14 @@ from domo.errors import (
     StateError,
     UnknownSiloError,
 )
+from domo.ops.addresses import is_loopback
 from domo.ops.command_app import Version, make_app
 from domo.ops.console import confirm, console, friendly_errors, say
 from domo.ops.exit_codes import DONE, OF_STATES
 from domo.ops.logs import setup_logging
 from domo.ops.words import typed
-from domo_proto.channel import TlsFiles, is_loopback, make_channel
+from domo_proto.channel import TlsFiles, make_channel
+from domo_proto.errors import from_rpc
 
 if TYPE_CHECKING:
     from domo_server.config import ServerConfig
@@ -190,9 +192,7 @@ def health(
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
         except grpc.RpcError as error:
-            raise CoordinatorUnavailableError(
-                f"no healthy coordinator at {server}: {error.details()}"
-            ) from None
+            raise from_rpc(error, server) from None
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         raise CoordinatorUnavailableError(f"the coordinator at {server} is not serving")
     say(f"{server}: serving")

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from platformdirs import user_state_path
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from domo.errors import ConfigError, StateError
+from domo.ops.addresses import is_loopback, listen_address
 from domo.ops.config_file import load_toml, validate, validate_all
 from domo.run_config import RunConfig
-from domo_proto.channel import TlsFiles, is_loopback
+from domo_proto.channel import TlsFiles
 
-ADDRESS = r"^(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}$"
 PREFIX = "DOMO_SERVER_"
 HookEvent = Literal[
     "started", "paused", "resumed", "finished", "failed", "stopped", "stalled", "moves-again",
@@ -83,9 +83,9 @@ class ServerConfig(BaseSettings):
         frozen=True, extra="forbid", env_prefix=PREFIX, env_nested_delimiter="__"
     )
 
-    listen: str = Field("127.0.0.1:50051", pattern=ADDRESS)
+    listen: str = "127.0.0.1:50051"
     """host:port for silos."""
-    dashboard: str | None = Field(None, pattern=ADDRESS)
+    dashboard: str | None = None
     """host:port for REST and the page; 127.0.0.1:8080 or the next free port by default."""
     state_dir: Path = Field(default_factory=lambda: user_state_path("domo") / "coordinator")
     """Runs, checkpoints, database, admin token."""
@@ -110,6 +110,14 @@ class ServerConfig(BaseSettings):
     dashboard_url: str | None = Field(None, pattern=r"^https?://\S+$")
     """The page as people reach it, for links in webhooks."""
 
+    @field_validator("listen", "dashboard")
+    @classmethod
+    def _understood(cls, address: str | None) -> str | None:
+        try:
+            return None if address is None else listen_address(address)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
     @model_validator(mode="after")
     def _safe(self) -> "ServerConfig":
         if self.tls is None and not self.insecure and not is_loopback(self.listen):
@@ -118,6 +126,8 @@ class ServerConfig(BaseSettings):
                 "[server.tls] everybody on the way could read and change the model. Set tls, or "
                 "insecure = true for a network that you trust"
             )
+        if self.dashboard == self.listen and not self.listen.endswith(":0"):
+            raise ValueError("listen and dashboard are one address; each needs a port of its own")
         urls = [hook.url for hook in self.webhooks]
         if len(set(urls)) < len(urls):
             raise ValueError("webhooks: two have one url; give it all events in one of them")

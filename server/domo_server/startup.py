@@ -5,6 +5,7 @@ Nothing here loads torch, so that a coordinator that cannot start says so at onc
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
@@ -13,9 +14,10 @@ from urllib.parse import urlsplit
 import grpc
 
 from domo.errors import ConfigError, PortError
+from domo.ops.addresses import is_loopback
 from domo.storage.state_folder import lock_folder
 from domo_proto.certificates import check_pair
-from domo_proto.channel import is_loopback, server_credentials
+from domo_proto.channel import server_credentials
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, TlsConfig, admin_token
 from domo_server.store.database import open_database
 from domo_server.store.lock import AdvisoryLock, sole_use
@@ -23,8 +25,6 @@ from domo_server.store.store import Store
 
 PORTS_TRIED = 50
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
-BAD_ADDRESS = (OSError, OverflowError, UnicodeError)
-"""What a port, or a name, raises that cannot be."""
 
 
 class Started(NamedTuple):
@@ -80,18 +80,15 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
         if lock is not None:
             lock.guard(database)
         page_socket = ending.enter_context(bind_dashboard(config.dashboard))
-        if why_taken(config.listen):
-            raise taken(config.listen)
+        if why := why_taken(config.listen):
+            raise taken(config.listen, why)
         credentials = _credentials(config.tls)
         yield Held(store, lock, page_socket, credentials, admin_token(config.state_dir))
 
 
-def taken(address: str) -> PortError:
+def taken(address: str, why: str) -> PortError:
     """What to say where silos cannot dial in."""
-    return PortError(
-        f"cannot listen on {address}: the port is in use, or the address is not this machine's. "
-        "Choose another with --listen"
-    )
+    return PortError(f"cannot listen on {address}: {why}. Choose another with --listen")
 
 
 def _credentials(tls: TlsConfig | None) -> grpc.ServerCredentials | None:
@@ -113,15 +110,23 @@ def why_taken(address: str) -> str:
         with socket.socket(family, kind, protocol) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(where)
-    except BAD_ADDRESS as error:
-        return _why(error).lower()
+    except OSError as error:
+        return _why(error)
     return ""
 
 
-def _why(error: Exception) -> str:
-    if isinstance(error, OverflowError):
-        return "a port is at most 65535"
-    return getattr(error, "strerror", None) or str(error)
+WHY = {
+    errno.EADDRINUSE: "the port is in use",
+    errno.EADDRNOTAVAIL: "the address is not this machine's; 0.0.0.0 means all that are",
+    errno.EACCES: "ports below 1024 are kept for the system",
+}
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"the name has no address here ({(error.strerror or '').lower()})"
+    known = WHY.get(error.errno or 0)
+    return known or (error.strerror or str(error)).lower()
 
 
 def bind_dashboard(address: str | None) -> socket.socket:
@@ -140,7 +145,7 @@ def bind_dashboard(address: str | None) -> socket.socket:
         try:
             sock.bind((host.strip("[]"), candidate))
             sock.listen()
-        except BAD_ADDRESS as error:
+        except OSError as error:
             sock.close()
             reason = _why(error)
             continue

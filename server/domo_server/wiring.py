@@ -28,7 +28,7 @@ from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.monitor import Watch
 from domo_server.rpc.control import FederationServicer
 from domo_server.rpc.data import DataServicer, data_handlers
-from domo_server.startup import Held, Started, dashboard_hosts, dashboard_url, taken
+from domo_server.startup import Held, Started, dashboard_hosts, dashboard_url, taken, why_taken
 from domo_server.store.lock import KEEP_S, AdvisoryLock
 from domo_server.store.store import Store
 from domo_server.view.metrics import CoordinatorMetrics
@@ -146,7 +146,7 @@ async def _serve_silos(
     except RuntimeError:
         await server.start()
         await server.stop(None)  # grpc may crash when it collects one that never started
-        raise taken(listen) from None
+        raise taken(listen, why_taken(listen) or "the port is in use") from None
     await server.start()
     await checks.set("", health_pb2.HealthCheckResponse.SERVING)
     await checks.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -92,15 +92,15 @@ def test_the_file_only(tmp_path: Path) -> None:
 def test_ports_that_are_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = "{}:{}".format(*taken.getsockname())
-        text = f"cannot listen on {address}: address already in use"
+        text = f"cannot listen on {address}: the port is in use"
         check(write(tmp_path, listen=address)).blames("port for silos", text, "--listen")
-        text = f"the dashboard cannot listen on {address}: address already in use"
+        text = f"the dashboard cannot listen on {address}: the port is in use"
         check(write(tmp_path, dashboard=address)).blames("port of the dashboard", text, "dashboard")
 
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:
     path = write(tmp_path, "insecure = true", listen="192.0.2.1:50051")
-    text = "cannot listen on 192.0.2.1:50051: cannot assign requested address"
+    text = "cannot listen on 192.0.2.1:50051: the address is not this machine's"
     check(path).blames("port for silos", text, "--listen")
 
 

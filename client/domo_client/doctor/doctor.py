@@ -3,7 +3,10 @@
 import contextlib
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
+from domo.errors import ConfigError
+from domo.ops.addresses import grpc_address
 from domo.ops.console import say
 from domo.ops.findings import Report, unchecked
 from domo_client.doctor.checks import (
@@ -29,8 +32,12 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
         quiet: Print nothing.
     """
     report, facts = Report(quiet), Facts()
-    dialled = report.run("flags", lambda: network.flags(setup))
-    address = dialled or _has_address(setup)
+    report.run("flags", lambda: network.flags(setup))
+    address = True
+    try:
+        setup = replace(setup, server=grpc_address(setup.server or ""))
+    except ConfigError:
+        address = False
     files = report.run("TLS files", lambda: tls.files(setup, facts))
     reached = _reach(report, setup, facts) if address else _skip(report, WAY, "no address to dial")
     if not reached:
@@ -61,14 +68,6 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
 WAY = ("proxy", "DNS", "TCP")
 BEYOND = ("gRPC", "server certificate", "protocol", "open run")
 DATA = ("data", "inputs", "samples", "same meaning")
-
-
-def _has_address(setup: Setup) -> bool:
-    """Whether there is something to dial, whatever else is wrong with the flags."""
-    try:
-        return bool(setup.host) and 0 < setup.port < 65536
-    except ValueError:
-        return False
 
 
 def _reach(report: Report, setup: Setup, facts: Facts) -> bool:

@@ -8,12 +8,13 @@ from platformdirs import user_state_path
 
 from domo.errors import ConfigError
 from domo.names import is_name
+from domo.ops.addresses import grpc_address, is_loopback
 from domo_client.loop.silo import Silo
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import Session
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.log_tail import LogTail, journal
-from domo_proto.channel import TlsFiles, check_address, is_loopback
+from domo_proto.channel import TlsFiles
 
 COMPRESSIONS = ("none", "zstd")
 FIRST_CONNECT_S = 60.0
@@ -37,7 +38,7 @@ def connect(
     """Join a federation.
 
     Args:
-        server: The coordinator, host:port.
+        server: The coordinator, host:port, as it was typed.
         silo: This silo's name.
         state_dir: Its state folder; in the user's state folder by default.
         tls: PEM files.
@@ -58,7 +59,7 @@ def connect(
         CoordinatorUnavailableError: Nobody answers.
         SiloConflictError: The name is taken.
     """
-    check_address(server)
+    server = grpc_address(server)
     if not is_name(silo):
         raise ConfigError(
             f"{silo!r} is no silo name: letters, digits, '.', '_', '-', at most 64; give another "

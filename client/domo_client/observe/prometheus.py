@@ -11,6 +11,7 @@ from prometheus_client import start_http_server
 
 import domo
 from domo.errors import ConfigError
+from domo.ops.addresses import listen_address, split
 from domo.ops.prometheus import (
     AtScrape,
     Metric,
@@ -88,9 +89,8 @@ class SiloMetrics:
     """
 
     def __init__(self, address: str, tls: TlsFiles | None = None):
-        self._host, _, port = address.rpartition(":")
-        if not self._host or not port.isdecimal() or int(port) > 65535:
-            raise ConfigError(f"--metrics must be host:port, such as {EXAMPLE}; got {address!r}")
+        address = listen_address(address, "--metrics", EXAMPLE)
+        self._host, port = split(address)
         self._silo: Silo | None = None
         self._expiry: float | None = None
         if tls is not None and tls.cert is not None:
@@ -98,9 +98,7 @@ class SiloMetrics:
         registry = process_registry()
         registry.register(AtScrape(TABLE, self._read))
         try:
-            self._server, self._thread = start_http_server(
-                int(port), self._host.strip("[]"), registry
-            )
+            self._server, self._thread = start_http_server(port, self._host, registry)
         except OSError as error:
             why = error.strerror or error
             raise ConfigError(

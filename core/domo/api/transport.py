@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from domo.api.heard import masked, why
 from domo.errors import (
     AccessError,
     ConfigError,
@@ -19,6 +20,8 @@ from domo.errors import (
     NotFoundError,
     ProtocolError,
 )
+from domo.ops.addresses import page_url
+from domo.ops.proxies import note_of_http
 
 T = TypeVar("T")
 
@@ -32,13 +35,14 @@ class Rest:
     """One coordinator's REST; a context manager that hangs up.
 
     Args:
-        url: The dashboard's address.
+        url: The dashboard's address, as it was typed.
         token: The admin's; only for calls that change something.
         timeout_s: Of one call.
     """
 
     def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S):
-        self.url = url.rstrip("/")
+        self.url = page_url(url)
+        self.shown = masked(self.url)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.closed, self.has_token = False, bool(token)
         self.http = _client(headers, timeout_s)
@@ -93,10 +97,9 @@ class Rest:
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            why = f"{error or type(error).__name__}"
             raise CoordinatorUnavailableError(
-                f"no coordinator answers at {self.url}: {why}. Is that the address of its "
-                "dashboard, as it printed it?"
+                f"no coordinator answers at {self.shown}: {why(error, self.url)}. Is that the "
+                "address of its dashboard, as it printed it?"
             ) from None
 
     def check(self, answer: httpx.Response) -> None:
@@ -108,7 +111,7 @@ class Rest:
         if answer.is_success:
             if answer.headers.get("content-type", "").startswith("text/html"):
                 raise ProtocolError(
-                    f"{self.url} answered with a web page, not as a coordinator: is a proxy's "
+                    f"{self.shown} answered with a web page, not as a coordinator: is a proxy's "
                     "log-in page in between, or is the address another one's?"
                 )
             return
@@ -117,7 +120,8 @@ class Rest:
             code, text, cause = told["code"], told["message"], told.get("cause")
         except (ValueError, KeyError, TypeError):
             code, cause = "", None
-            text = f"{self.url} answered {answer.status_code}; is that a domo coordinator?"
+            text = f"{self.shown} answered {answer.status_code}; is that a domo coordinator?"
+            text += note_of_http(self.url)
         kind: type[DomoError] = ConfigError
         if answer.status_code >= 500:
             kind = CoordinatorUnavailableError
@@ -145,7 +149,7 @@ class Rest:
             if named is None or not text.startswith(f"no {named[1]}"):
                 what = text.partition(".")[0]
                 return (
-                    f"the coordinator at {self.url} cannot do this: {what}. Is it of an older "
+                    f"the coordinator at {self.shown} cannot do this: {what}. Is it of an older "
                     "version than this command?"
                 )
             lists = "domo runs" if named[1] == "run" else "domo status"
@@ -164,7 +168,8 @@ def _client(headers: Mapping[str, str], timeout_s: float) -> httpx.Client:
             "pip install 'httpx[socks]', or unset the variable for this command"
         ) from None
     except (ValueError, httpx.InvalidURL) as error:
-        raise ConfigError(f"{of_proxies}: {error}; mend the variable, or unset it") from None
+        text = f"{of_proxies}: {masked(str(error))}; mend the variable, or unset it"
+        raise ConfigError(text) from None
 
 
 def understood(kind: type[T], data: str | bytes) -> T:

@@ -10,6 +10,8 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
+from domo.ops.addresses import is_local
+
 GRPC_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 """Those that grpc reads, the first one that is set; it reads them in lower case only."""
 GRPC_EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
@@ -122,7 +124,7 @@ def note_of_grpc(host: str, reached: bool = False) -> str:
     if proxy is not None:
         return _note(proxy, host)
     unused = unused_by_grpc()
-    if reached or not unused or ip_is_local(host):
+    if reached or not unused or is_local(host):
         return ""
     why = "; ".join(dict.fromkeys(unused.values()))
     return f"; dialled without the proxy of {', '.join(unused)}: {why}"
@@ -139,11 +141,3 @@ def _note(proxy: Proxy, host: str) -> str:
         f"; the variable {proxy.variable} sends this through the proxy {proxy}: to go past it, "
         f"export {way_past(proxy, host)}"
     )
-
-
-def ip_is_local(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -16,8 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from domo.api.heard import why
 from domo.api.schema import Event, RunSummary
 from domo.errors import ConfigError, DomoError, TransportError
+from domo.ops.proxies import note_of_http
 from domo_server.config import WebhookConfig
 from domo_server.events.kinds import KINDS
 
@@ -70,11 +72,11 @@ class Hook:
         try:
             answer = await client.post(self.url, content=content, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise DeliveryError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
+            raise DeliveryError(why(error, self.url)) from None
         if answer.status_code >= 500 or answer.status_code in AGAIN:
-            raise DeliveryError(f"it answered {answer.status_code}")
+            raise DeliveryError(f"it answered {answer.status_code}{note_of_http(self.url)}")
         if not answer.is_success:
-            raise RefusedError(f"it answered {answer.status_code}")
+            raise RefusedError(f"it answered {answer.status_code}{note_of_http(self.url)}")
 
     def headers(self, message_id: str, at_s: int, content: bytes) -> dict[str, str]:
         """Of a message: its id, its time in seconds since 1970, its signature."""

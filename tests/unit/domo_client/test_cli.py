@@ -48,7 +48,11 @@ SERVER = ("--server", "127.0.0.1:1")
             (*SERVER, "--shard", "4/4"),
             "--shard must be i/K with 0 <= i < K, such as 0/4; got '4/4'",
         ),
-        (("--server", "nowhere"), "the coordinator's address must be host:port, got 'nowhere'"),
+        (
+            ("--server", "nowhere"),
+            "the coordinator's address must be host:port, got 'nowhere': the port is missing; "
+            "nowhere:50051, if its admin says nothing else",
+        ),
     ],
 )
 def test_flags_that_are_wrong(flags: tuple[str, ...], text: str, tmp_path: Path) -> None:

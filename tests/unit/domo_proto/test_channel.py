@@ -8,8 +8,6 @@ from domo_proto.channel import (
     KEEPALIVE_S,
     SERVER_OPTIONS,
     TlsFiles,
-    check_address,
-    is_loopback,
     make_channel,
     server_credentials,
 )
@@ -17,34 +15,10 @@ from domo_proto.codec import FRAME_BYTES, HEAD_BYTES
 from tests.support.certificates import Authority
 
 
-@pytest.mark.parametrize(
-    "address", ["localhost:1", "127.0.0.1:50051", "127.9.9.9:1", "[::1]:50051"]
-)
-def test_loopback(address: str) -> None:
-    assert is_loopback(address)
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example.com:1", "localhost.example.com:1", "host:1"],
-)
-def test_not_loopback(address: str) -> None:
-    assert not is_loopback(address)
-
-
-@pytest.mark.parametrize("address", ["host:1", "10.0.0.1:65535", "[::1]:50051", "a.b-c.d:443"])
-def test_good_addresses(address: str) -> None:
-    check_address(address)
-    make_channel(address).close()
-
-
-@pytest.mark.parametrize(
-    "address", ["", "host", "host:", ":50051", "host:0", "host:65536", "host:http", "host:-1"]
-)
+@pytest.mark.parametrize("address", ["", "host", "host:0", "host:http"])
 def test_bad_addresses(address: str) -> None:
-    with pytest.raises(ConfigError, match="must be host:port, got") as caught:
+    with pytest.raises(ConfigError, match="must be host:port, got"):
         make_channel(address)
-    assert repr(address) in str(caught.value)
 
 
 def test_a_key_without_its_certificate(tmp_path: Path) -> None:

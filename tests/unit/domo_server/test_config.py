@@ -68,7 +68,7 @@ def test_tls_is_put_together_from_file_and_environment(
             "[server]\ndurability = 'none'\n",
             "server.durability = \"none\": must be 'process' or 'power'",
         ),
-        ("[server]\nlisten = 'here'\n", 'server.listen = "here": must match pattern'),
+        ("[server]\nlisten = 'here'\n", 'server.listen = "here": must be host:port'),
         ("runs = 3\n", "runs = 3: must be an array"),
         ("[[runs]]\ntask = 'digits'\n", "runs[0].num_rounds: missing"),
     ],
@@ -83,7 +83,9 @@ def test_faults_name_file_key_and_what_is_allowed(text: str, fault: str, tmp_pat
 def test_faults_of_the_environment_and_of_flags_name_these(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r'^the command line: --listen = "here": must match'):
+    with pytest.raises(
+        ConfigError, match=r'^the command line: --listen = "here": must be host:port'
+    ):
         load_config(None, {"listen": "here"})
     monkeypatch.setenv("DOMO_SERVER_LONG_POLL_S", "-1")
     with pytest.raises(ConfigError, match=r'DOMO_SERVER_LONG_POLL_S = "-1": must be greater'):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from domo.ops.addresses import split
 from domo_proto.channel import TlsFiles
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ class Setup:
     @property
     def host(self) -> str:
         """The coordinator's name or address, without brackets."""
-        return (self.server or "").rpartition(":")[0].strip("[]")
+        return split(self.server or "")[0]
 
     @property
     def port(self) -> int:
         """The coordinator's port."""
-        return int((self.server or "").rpartition(":")[2])
+        return split(self.server or "")[1]
 
 
 class OpenRun(NamedTuple):

@@ -15,6 +15,7 @@ import domo
 from domo.errors import ConfigError, ProtocolError, VersionError
 from domo.names import is_name
 from domo.ops import proxies
+from domo.ops.addresses import PAGE_PORT, grpc_address, is_local, is_loopback, joined, page_url
 from domo.ops.findings import (
     Finding,
     ok,
@@ -31,7 +32,7 @@ from domo_client.doctor.checks.dial import (
 )
 from domo_client.loop.connect import COMPRESSIONS
 from domo_proto import PROTOCOL_VERSION
-from domo_proto.channel import CLIENT_OPTIONS, check_address, is_loopback, make_channel
+from domo_proto.channel import CLIENT_OPTIONS, make_channel
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
@@ -50,7 +51,7 @@ def flags(setup: Setup) -> Iterator[Finding]:
         yield problem("which coordinator? Give --server host:port", "or set DOMO_CLIENT_SERVER")
     else:
         try:
-            check_address(setup.server)
+            grpc_address(setup.server)
         except ConfigError as error:
             good = False
             yield problem(str(error), "such as --server coordinator.example.org:50051")
@@ -105,7 +106,7 @@ def proxy(setup: Setup, facts: Facts) -> Iterator[Finding]:
 def _no_proxy(setup: Setup) -> Finding:
     """No proxy is taken; where a variable may have been meant otherwise, that is said."""
     unused = proxies.unused_by_grpc()
-    if unused and not proxies.ip_is_local(setup.host):
+    if unused and not is_local(setup.host):
         why = "; ".join(f"{variable}: {why}" for variable, why in unused.items())
         mend = "export https_proxy=http://HOST:PORT, if the way to the coordinator is by a proxy"
         return warning(f"grpc dials {setup.host} directly, in spite of {why}", mend)
@@ -232,11 +233,16 @@ def channel(setup: Setup, facts: Facts) -> grpc.Channel:
 
 def clock(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """This machine's clock beside the coordinator's, as its dashboard gives the time."""
-    url = setup.dashboard or f"http://{_bracketed(setup.host)}:8080"
+    url = setup.dashboard or f"http://{joined(setup.host, PAGE_PORT)}"
+    try:
+        url = page_url(url, "--dashboard")
+    except ConfigError as error:
+        yield problem(str(error), f"give the page's address, such as http://HOST:{PAGE_PORT}")
+        return
     before = time.time()
     try:
         with httpx.Client(trust_env=False, timeout=DASHBOARD_S) as client:
-            answer = client.get(f"{url.rstrip('/')}/api/v1/status")
+            answer = client.get(f"{url}/api/v1/status")
         there = parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError, TypeError):
         yield _clock_alone(setup, facts, url)
@@ -251,10 +257,6 @@ def clock(setup: Setup, facts: Facts) -> Iterator[Finding]:
         yield warning(text, mend)
     else:
         yield ok(f"this machine's clock is that of the coordinator, to {CLOCK_OK_S:.0f} s")
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _span(seconds: float) -> str:

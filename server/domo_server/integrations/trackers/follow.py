@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from domo.api.schema import ENDED, RunDetail
+from domo.ops.proxies import note_of_http
 from domo_server.integrations.trackers.points import Point, ends_of, points_of
 from domo_server.view.interfaces import ReadModel
 
@@ -27,6 +28,8 @@ class Writer(Protocol):
     """A tracker."""
 
     name: str
+    uri: str
+    """Where it writes over HTTP; empty: nowhere."""
 
     def prepare(self) -> None:
         """Import what it needs: seconds that no round should share the interpreter with."""
@@ -89,7 +92,8 @@ class Follower:
         except Exception as error:
             if not self._failing:
                 again = "it is tried again with the next round"
-                self._say(f"{self._writer.name}: {_reason(error)}; {again}", run_id)
+                reason = _reason(error) + note_of_http(self._writer.uri)
+                self._say(f"{self._writer.name}: {reason}; {again}", run_id)
             log.debug("%s", self._writer.name, exc_info=True)
             self._failing, self._failed_with, self._retry_at = True, news, now + RETRY_S
         else:

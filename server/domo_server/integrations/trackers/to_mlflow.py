@@ -31,7 +31,7 @@ class MlflowWriter:
     name = "MLflow"
 
     def __init__(self, uri: str, experiment: str):
-        self._uri, self._experiment = uri, experiment
+        self.uri, self._experiment = uri, experiment
         self._client: Any = None
         self._known: dict[str, tuple[str, set[tuple[str, int]]]] = {}
 
@@ -48,7 +48,7 @@ class MlflowWriter:
         from mlflow.tracking import MlflowClient
 
         if self._client is None:
-            self._client = MlflowClient(tracking_uri=self._uri)
+            self._client = MlflowClient(tracking_uri=self.uri)
         known = self._known.pop(run.run_id, None) or self._find(run)
         if known is None:
             return

@@ -21,7 +21,7 @@ class TensorBoardWriter:
         folder: Where TensorBoard looks.
     """
 
-    name = "TensorBoard"
+    name, uri = "TensorBoard", ""
 
     def __init__(self, folder: Path):
         self._folder = folder

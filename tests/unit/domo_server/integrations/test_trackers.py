@@ -169,7 +169,7 @@ def test_what_a_tracker_refuses_is_said_once_and_comes_with_the_next_round(tmp_p
 class Log:
     """A writer that refuses when it is told to."""
 
-    name = "log"
+    name, uri = "log", ""
 
     def __init__(self) -> None:
         self.points: list[list[Point]] = []
