@@ -24,6 +24,7 @@ from domo.meaning.compare import check_own
 from domo.meaning.measure import of_task
 from domo.meaning.value import Meaning
 from domo.model.flat import FlatModel
+from domo.stages.now import in_stage
 from domo.tasks import TASKS, is_named
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
@@ -165,7 +166,7 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
         meaning = of_task(task, root, shard, loader.dataset, loader.items)
     check_own(meaning)
     model = build_model(task, config.seed)
-    with task_errors(f"the model cannot be put on {options.device}"):
+    with in_stage("device"), task_errors(f"the model cannot be put on {options.device}"):
         model = model.to(options.device)
     return Work(task, model, train, evaluation, meaning)
 
@@ -231,6 +232,7 @@ def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome |
     """Take part in a run, or decline it; its model and data go with this call."""
     try:
         ui.offered(offer)
+        silo.prepares(offer)
         work = prepare(offer, options)
         samples = len(work.train) if work.train else 0
         tests = len(work.evaluation) if work.evaluation else 0

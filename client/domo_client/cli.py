@@ -111,6 +111,7 @@ def main_command(
                 on_trouble=ui.trouble,
                 compression=flags.compression,
                 share_log=flags.share_log,
+                on_stuck=ui.stuck,
             )
             ending.enter_context(silo)
             if metrics is not None:

@@ -9,6 +9,9 @@ from platformdirs import user_state_path
 from domo.errors import ConfigError
 from domo.names import is_name
 from domo.ops.addresses import grpc_address, is_loopback
+from domo.ops.console import complain
+from domo.stages.now import in_stage
+from domo.stages.watch import Watch
 from domo_client.loop.silo import Silo
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import Session
@@ -34,6 +37,7 @@ def connect(
     on_trouble: Callable[[str], None] = lambda text: None,
     compression: str = "none",
     share_log: bool = False,
+    on_stuck: Callable[[str], None] = lambda text: complain(text, "yellow"),
 ) -> Silo:
     """Join a federation.
 
@@ -52,6 +56,8 @@ def connect(
             links below about 1 Gbit/s.
         share_log: Send domo's own log lines, from INFO on, to the coordinator, where everybody who
             sees its dashboard can read them. Never those of the task or of other libraries.
+        on_stuck: Told in words when what is the user's (a dataset, a step, the loop's own code)
+            does not move on, with its place; and when it does again.
 
     Raises:
         ConfigError: A bad address, or no TLS to another machine without `insecure`.
@@ -79,7 +85,11 @@ def connect(
         on_trouble(text)
 
     with ExitStack() as failed:
-        state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
+        watch = Watch(lambda text: on_stuck(f"{silo}: {text}"))
+        watch.start()
+        failed.callback(watch.stop)
+        with in_stage("state"):
+            state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
         failed.callback(state.close)
         state.use_as(silo)
         longest = first_connect_s
@@ -104,4 +114,4 @@ def connect(
         session.join()
         state.note_joined(server)
         failed.pop_all()
-    return Silo(connection, state, tail)
+    return Silo(connection, state, watch, tail)

@@ -12,6 +12,7 @@ import torch
 
 from domo.errors import DomoError, SiloConflictError, code_of
 from domo.ops.logs import log_context
+from domo.stages.watch import Watch
 from domo_client.rpc.connection import Connection
 from domo_client.state.files import replace
 from domo_client.telemetry.describe import describe
@@ -42,6 +43,7 @@ class Reporter(threading.Thread):
         connection: Where to.
         status_file: Replaced by this thread, and no other, after each of its heartbeats that was
             heard; `domo-client health` reads it.
+        watch: Knows what is under way of the user's.
         tail: The silo's log lines; None: they stay here.
 
     Attributes:
@@ -51,12 +53,18 @@ class Reporter(threading.Thread):
         waits_for: What the coordinator said that a run waits for.
     """
 
-    def __init__(self, connection: Connection, status_file: Path, tail: LogTail | None = None):
+    def __init__(
+        self,
+        connection: Connection,
+        status_file: Path,
+        watch: Watch,
+        tail: LogTail | None = None,
+    ):
         super().__init__(name="reporter", daemon=True)
         self.progress = Progress()
         self.device: torch.device | None = None
         self.failed, self.waits_for = False, ""
-        self._tail, self._conflict = tail, False
+        self._watch, self._tail, self._conflict = watch, tail, False
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()
@@ -98,6 +106,7 @@ class Reporter(threading.Thread):
                 failure_code=code,
                 resources=measure(self.device, self._status_file.parent),
                 log_lines=log_lines,
+                doing=self._watch.now(),
                 shares_log=self._tail is not None,
             )
             if self._tail and lines:

@@ -14,6 +14,7 @@ from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.logs import log_context
+from domo.stages.now import begin, end
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo_client.loop.heartbeat import Progress, Reporter
@@ -111,7 +112,9 @@ class Rounds:
                 self._reporter.fail(error)
                 self._back_off()
                 continue
+            begin("round")
             yield rnd
+            end()
             self._take_back(assignment, rnd)
 
     def _enroll(self) -> None:

@@ -28,6 +28,8 @@ from domo.errors import ConfigError
 from domo.meaning.value import NOTHING, Meaning
 from domo.model.flat import FlatModel, digest
 from domo.model.layout import Section
+from domo.stages.now import end
+from domo.stages.watch import Seen, Watch
 from domo.training.batches import configure_torch
 from domo.training.local_round import LocalRound
 from domo.training.task_errors import task_errors
@@ -55,13 +57,20 @@ class Silo:
         on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
     """
 
-    def __init__(self, connection: Connection, state: SiloState, tail: LogTail | None = None):
+    def __init__(
+        self,
+        connection: Connection,
+        state: SiloState,
+        watch: Watch,
+        tail: LogTail | None = None,
+    ):
         self.connection, self._state, self._tail = connection, state, tail
+        self._watch = watch
         self.outcome: Outcome | None = None
         self.on_wait: Callable[[str], None] = lambda text: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
         self._closed = threading.Event()
-        self._reporter = Reporter(connection, state.folder / "status.json", tail)
+        self._reporter = Reporter(connection, state.folder / "status.json", watch, tail)
         joined = f"joined {connection.session.address}, domo {domo.__version__}"
         self._reporter.note(logging.INFO, joined)
         self._reporter.beat()
@@ -87,6 +96,7 @@ class Silo:
     def close(self, reason: str = "") -> None:
         """Leave the federation; a second time it is nothing."""
         self._closed.set()
+        self._watch.stop()
         self._reporter.stop()
         self._presence.stop()
         self.connection.session.close(reason)
@@ -100,6 +110,11 @@ class Silo:
     def progress(self) -> Progress:
         """What it is doing now."""
         return self._reporter.progress
+
+    @property
+    def doing(self) -> Seen | None:
+        """What is under way of the user's: a dataset, a step, the loop's own code."""
+        return self._watch.now()
 
     @property
     def waits_for(self) -> str:
@@ -126,6 +141,7 @@ class Silo:
         Raises:
             UnknownRunError: One does, but another version of domo is needed; it is declined.
         """
+        self._watch.follow()
         self._reporter.progress = Progress("idle")
         while True:
             try:
@@ -140,6 +156,11 @@ class Silo:
             self._reporter.waits_for = told
             if offer is not None:
                 return offer
+
+    def prepares(self, offer: Offer) -> None:
+        """Say that this thread makes itself ready for a run."""
+        self._watch.follow()
+        self._reporter.progress = Progress("idle", offer.run_id)
 
     def decline(self, offer: Offer, reason: str, code: str = "") -> None:
         """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
@@ -194,6 +215,7 @@ class Silo:
         if min(samples or 0, eval_samples or 0) < 0:
             raise ConfigError(f"samples = {samples}, eval_samples = {eval_samples}: below 0")
         offer = offer or self.next_run()
+        self._watch.follow()
         with task_errors("the model cannot be made ready here"):
             flat = FlatModel(model)
             frozen = digest(flat.read(Section.FROZEN))
@@ -218,4 +240,5 @@ class Silo:
         try:
             self.outcome = yield from rounds.run()
         finally:  # also where the loop is left, or the run is lost
+            end()
             self.connection.data.vectors.forget()

@@ -80,6 +80,10 @@ class Ui:
             self._panel.trouble = text
         self._warn(f"network: {text}", "yellow")
 
+    def stuck(self, text: str) -> None:
+        """What is the user's does not move on, or does again."""
+        self._warn(text, "yellow")
+
     def waiting(self) -> None:
         """Nothing to do."""
         if self._panel is not None:

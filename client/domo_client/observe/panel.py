@@ -12,6 +12,7 @@ from rich.text import Text
 from domo.ops.console import console, printable
 from domo.ops.folder_checks import human_size
 from domo.ops.words import duration
+from domo.stages.watch import in_words
 from domo_client.loop.silo import Silo
 from domo_client.rpc.control import Offer
 from domo_client.telemetry.counts import LOST_BEATS, LOST_S
@@ -21,6 +22,7 @@ RATE_S = 3.0
 MOST_BAR = 30
 """Columns of a bar, at most."""
 NEXT = {
+    "preparing": "enrols in the run",
     "idle": "takes part in the next run that its tasks and data allow",
     "enrolled": "trains once the run begins",
     "waiting": "trains when the next round opens",
@@ -110,7 +112,8 @@ class Panel:
         lines += self._flow(self._so_far(), "", width)
         lines += self._flow([self._certificate_note], "yellow", width)
         if not self.ended:
-            step = NEXT.get(self.phase, "")
+            ready = self.phase != "idle" or self.offer is None
+            step = NEXT[self.phase if ready else "preparing"]
             lines += self._flow([f"next: {step}", "Ctrl-C stops this silo"], "dim", width)
             lines.append(Text(""))  # what the terminal echoes of keys goes there
         return Group(*lines)
@@ -153,8 +156,12 @@ class Panel:
         return f"{self.offer.run_id}: {c.method} on {self.offer.task}, {rounds}"
 
     def _doing(self, width: int) -> list[RenderableType]:
-        progress, phase = self._silo.progress, self.phase
+        progress, phase, doing = self._silo.progress, self.phase, self._silo.doing
         took = self._clock() - self._since
+        if doing is not None and (doing.stuck or phase == "idle"):
+            return self._flow(
+                in_words(doing).split(": ", 1), "yellow" if doing.stuck else "", width
+            )
         if phase == "training" and progress.num_steps:
             left = took * (progress.num_steps - progress.step) / max(1, progress.step)
             text = f"step {progress.step} of {progress.num_steps}"

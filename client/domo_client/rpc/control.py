@@ -15,6 +15,7 @@ from domo.model.layout import Layout
 from domo.names import shown
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
+from domo.stages.watch import Seen
 from domo_client.rpc.session import Session
 from domo_proto.tables import table_message
 from domo_proto.v1 import federation_pb2 as pb
@@ -162,11 +163,14 @@ class Control:
             log.warning(text, name)
         return takes
 
-    def report(self, log_lines: Sequence[LogLine] = (), **fields: Any) -> str:
+    def report(
+        self, log_lines: Sequence[LogLine] = (), doing: Seen | None = None, **fields: Any
+    ) -> str:
         """One heartbeat; returns the directive by name.
 
         Args:
             log_lines: Number, age in seconds, level and text of each.
+            doing: What it is at of its own code, as `domo.stages.watch.Seen`; no place is sent.
             **fields: The others of ReportRequest.
 
         Raises:
@@ -178,6 +182,9 @@ class Control:
             pb.LogLine(number=number, age_s=age_s, level=level, text=text)
             for number, age_s, level, text in log_lines
         ]
+        if doing is not None:
+            stage, for_s, activity, stuck, _ = doing
+            fields["doing"] = pb.Doing(stage=stage, for_s=for_s, activity=activity, stuck=stuck)
         fields |= {"bytes_sent": counts.bytes_sent, "bytes_received": counts.bytes_received}
         answer = self._session.once(self._naming(self._stub.Report, pb.ReportRequest(**fields)))
         counts.heard_at = time.monotonic()

@@ -68,6 +68,8 @@ class SiloStatus(_Frozen):
     software_version: str = ""
     last_seen_s: float | None = None
     """Seconds since it was last heard of, also by this coordinator before a restart."""
+    doing: str | None = None
+    """What it is at of its own code and data, once that takes seconds, and whether it moves on."""
     error: str | None = None
     """Its last failure, until it works again."""
     error_code: str | None = None

@@ -20,6 +20,7 @@ from torch import Tensor
 from domo.errors import DomoError, TaskError
 from domo.inputs.form import InputForm
 from domo.meaning.value import Kind, Meaning, first_fault
+from domo.stages.now import in_stage
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ def of_task(task: Any, root: Path, shard: Any, dataset: Any, read: Read | None =
     Raises:
         TaskError: What the task says is not of the form that is asked for.
     """
-    return _found_out(said_by(task, root, shard), dataset, read)
+    with in_stage("meaning"):
+        return _found_out(said_by(task, root, shard), dataset, read)
 
 
 def meaning_of(

@@ -32,7 +32,7 @@ def silo_table(silos: Iterable[SiloStatus], width: int) -> Table:
         ago = "" if silo.last_seen_s is None else f"{silo.last_seen_s:.0f} s ago"
         phase = silo.phase if silo.dropped is None else f"dropped, {silo.phase}"
         bad = silo.dropped is not None or silo.phase in ("failed", "offline")
-        parts = [text for text in (silo.dropped, silo.error, rate(silo)) if text]
+        parts = [text for text in (silo.dropped, silo.error, silo.doing, rate(silo)) if text]
         what = " ".join(" / ".join(parts).split())
         shown = Text(phase, style="yellow" if bad else "")
         add_row(table, silo.silo_id, shown, steps, *((ago, what) if wide else ()))

@@ -11,15 +11,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    default_collate,
+    get_worker_info,
+)
 
 from domo.errors import TaskError
 from domo.seeds import generator_for
+from domo.stages import workers
+from domo.stages.now import in_stage
 from domo.tasks.base import Collated
 from domo.training.devices import page_locked
 
 CPU = torch.device("cpu")
 EVAL_BATCH = 256
+_END = object()
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
@@ -61,7 +70,26 @@ def torch_as_it_was(device: torch.device = CPU) -> Iterator[None]:
 
 def collate(items: Any) -> Any:
     """Collate as torch does, unless the dataset has stacked the batch itself."""
-    return tuple(items) if isinstance(items, Collated) else default_collate(items)
+    if not isinstance(items, Collated):
+        return default_collate(items)
+    if get_worker_info() is not None:
+        _share(items)
+    return tuple(items)
+
+
+def _share(batch: Any) -> None:
+    """Put a batch where the other process can read it, as `default_collate` does.
+
+    Where it is left to the queue's own thread, a batch that has no room is lost without a word, and
+    waited for for ever.
+    """
+    if isinstance(batch, Tensor):
+        batch.share_memory_()  # type: ignore[no-untyped-call]
+    elif isinstance(batch, Mapping):
+        _share(tuple(batch.values()))
+    elif isinstance(batch, (tuple, list)):
+        for one in batch:
+            _share(one)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -163,6 +191,7 @@ class BatchLoader:
             collate_fn=collate,
             persistent_workers=self._num_workers > 0,
             multiprocessing_context="forkserver" if self._num_workers else None,
+            worker_init_fn=workers.at_start() if self._num_workers else None,
             generator=torch.Generator(),
         )
 
@@ -172,12 +201,21 @@ class BatchLoader:
     def load(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
         """The batches of a plan, in order."""
         self._plan.batches = plan
-        with self._dropped_on_error():
+        with self._dropped_on_error(), in_stage(self._stage):
             return self._batches(iter(self._loader))
 
     def _batches(self, stream: Iterator[Any]) -> Iterator[Any]:
-        with self._dropped_on_error():
-            yield from stream
+        while True:
+            with self._dropped_on_error(), in_stage(self._stage):
+                batch = next(stream, _END)
+            if batch is _END:
+                return
+            yield batch
+
+    @property
+    def _stage(self) -> str:
+        """What who waits for a batch is doing."""
+        return "workers" if self._num_workers else "batch"
 
     def items(self, indices: Sequence[int]) -> Iterator[Any]:
         """Some items, where items are read: by the workers, if there are any."""

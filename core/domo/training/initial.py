@@ -14,6 +14,7 @@ from domo.model.layout import Layout, Section, plain
 from domo.model.model_file import save_model
 from domo.run_config import RunConfig
 from domo.seeds import seed_for
+from domo.stages.now import in_stage
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.training.task_errors import kind_of, task_errors
@@ -25,7 +26,8 @@ def task_of(config: RunConfig) -> Task:
     Raises:
         TaskError: There is none, or it does not take these settings.
     """
-    return load_task(config.task, config.images, config.classes)
+    with in_stage("task"):
+        return load_task(config.task, config.images, config.classes)
 
 
 def build_initial(
@@ -83,7 +85,7 @@ def build_model(task: Task, seed: int) -> nn.Module:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "", 0, 0, "initial model"))
-        with task_errors("build_model() fails"):
+        with in_stage("model"), task_errors("build_model() fails"):
             model: Any = task.build_model()
     if not isinstance(model, nn.Module):
         raise TaskError(f"build_model() must give a torch.nn.Module, and gives {kind_of(model)}")

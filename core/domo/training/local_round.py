@@ -18,6 +18,7 @@ from domo.metrics.table import Measured, Sum, Table, check_measured, check_names
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.seeds import generator_for, seed_for
+from domo.stages.now import begin, in_stage
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
 from domo.training.devices import to_host
 from domo.training.forgotten_step import no_step, num_changes
@@ -135,8 +136,9 @@ class LocalRound:
         sums: dict[str, Sum | Table] = {}
         self.model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), in_stage("test"):
                 for batch in batches:
+                    begin("test")
                     measured = by_name(fn(self.model, to_device(batch, self.device)))
                     for name, given in measured.items():
                         sums[name] = more(sums.get(name), name, given)
@@ -202,6 +204,7 @@ class LocalRound:
         source = plan if plan is not None else random_plan(len(loader), n.batch_size, *where)
         stream, index, last_step_at = loader.load(source), 0, 0
         weights_at = num_changes(self.model)
+        begin("step")
         while opt.num_done < n.num_steps:
             if not self._on_step(self, opt.num_done):
                 self.abandoned = True
@@ -220,6 +223,7 @@ class LocalRound:
                 last_step_at, weights_at = index, num_changes(self.model)
             if index - last_step_at >= MAX_ACCUMULATION:
                 raise RoundError(no_step(self.model, weights_at, MAX_ACCUMULATION))
+        begin("round")
         self._on_step(self, opt.num_done)
 
     def log(self, **metrics: float) -> None:

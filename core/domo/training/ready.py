@@ -22,6 +22,7 @@ from domo.model.layout import Section
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.seeds import generator_for, seed_for
+from domo.stages.now import in_stage
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, seed_torch, to_device
 from domo.training.local_round import LocalRound
@@ -83,7 +84,7 @@ def load_train(task: Task, root: Path, shard: Shard | None, num_workers: int = 0
     Raises:
         TaskError: They cannot be had, or are no dataset.
     """
-    with task_errors(f"{TRAIN} fails"):
+    with in_stage("train-data"), task_errors(f"{TRAIN} fails"):
         dataset = task.train_data(root, shard)
     return loader("train_data", dataset, num_workers)
 
@@ -96,7 +97,7 @@ def load_tests(
     Raises:
         TaskError: They cannot be had, or are no dataset.
     """
-    with task_errors(f"{TESTS} fails"):
+    with in_stage("test-data"), task_errors(f"{TESTS} fails"):
         load = getattr(task, "eval_data", None)
         dataset = load(root, shard) if load else None
     return None if dataset is None else loader("eval_data", dataset, num_workers)
@@ -129,7 +130,7 @@ def look(
     before = {section: flat.read(section) for section in sections}
     frozen = flat.frozen_digests()
     notes: list[str] = []
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with in_stage("look"), torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
             if tests is not None and len(tests) and how.evaluates:
                 notes += _look_at_tests(task, flat, tests, how)
@@ -221,7 +222,8 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
     if plan is None:
         _look_at_a_lone_sample(task, rnd, train, how)
     else:
-        look_at_plan(plan, n, how.num_steps)
+        with in_stage("plan"):
+            look_at_plan(plan, n, how.num_steps)
     notes = [f"no gradient reaches {name}" for name in idle]
     if strangers := parameters_of(loss) - {id(p) for p in flat.params}:
         notes.append(

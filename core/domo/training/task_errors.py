@@ -15,6 +15,13 @@ log = logging.getLogger(__name__)
 MAX_REASON = 300
 """Longest text of a foreign exception that is passed on: a traceback could show data."""
 
+IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
+NO_ROOM = re.compile(r"shared memory|/torch_\d+.*No space left|Bus error")
+SHM = (
+    ". There is no room in /dev/shm for the batches of the loader processes: fewer --workers, or "
+    "more of it (in a container: --shm-size 1g)"
+)
+"""What torch says of a batch that a loader process could not hand over, and what to do."""
 NO_OUTPUT = re.compile(r"Target -?\d+ is out of bounds\.")
 """What torch's losses say of a label."""
 
@@ -69,8 +76,13 @@ def text_of(error: BaseException) -> str:
         return f"out of memory: {error}"
     if isinstance(error, RoundError):
         return str(error)
-    first = str(error).strip().splitlines()[:1]
-    text = first[0][:MAX_REASON] if first else ""
+    lines = str(error).strip().splitlines() or [""]
+    if len(lines) > 1 and IN_WORKER.fullmatch(lines[0]):
+        text = lines[-1][:MAX_REASON]  # torch's: the worker's traceback, then what it raised
+        return text + SHM if NO_ROOM.search(text) else text
+    text = lines[0][:MAX_REASON]
     if isinstance(error, IndexError) and NO_OUTPUT.fullmatch(text):
         text += " Labels are numbered from 0, and the model has no output for this one"
+    if NO_ROOM.search(text):
+        text = text.partition(" It is possible that")[0].rstrip(".") + SHM
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

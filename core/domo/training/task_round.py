@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from domo.errors import DivergenceError
+from domo.stages.now import in_stage
 from domo.tasks.base import Task
 from domo.training.batches import BatchLoader
 from domo.training.local_round import LocalRound
@@ -36,6 +37,17 @@ def run_task_round(
     Raises:
         DivergenceError: The loss or the update is not finite.
     """
+    with in_stage("round"):
+        return _round(task, rnd, train, evaluation, autocast_dtype)
+
+
+def _round(
+    task: Task,
+    rnd: LocalRound,
+    train: BatchLoader | None,
+    evaluation: BatchLoader | None,
+    autocast_dtype: torch.dtype | None,
+) -> LocalResult | None:
     if evaluation is not None and len(evaluation):
         rnd.evaluate(task.evaluate, evaluation.sequential())
     if not rnd.num_steps or train is None:
@@ -44,10 +56,12 @@ def run_task_round(
     rnd.model.train()
     plan, on_gradients = getattr(task, "batch_plan", None), getattr(task, "on_gradients", None)
     total: Tensor | None = None
+    with in_stage("plan"):
+        planned = plan(rnd.round_index, rnd.num_steps) if plan else None
     batches = rnd.batches(
         train,
         augment=getattr(task, "augment", None),
-        plan=plan(rnd.round_index, rnd.num_steps) if plan else None,
+        plan=planned,
     )
     for batch in batches:
         with autocast(rnd.device, autocast_dtype):

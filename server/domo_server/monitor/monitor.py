@@ -55,6 +55,8 @@ class Watch:
         self._looked_at = self._up_s
         self._shown: dict[str, str | None] = {}
         self._away: dict[str, Session] = {}
+        self._stuck: dict[str, float | None] = {}
+        """Silos that do not move on, and since when that was said; None: it was said of the run."""
         self._run: Run | None = None
         self._stall: Stall | None = None
         self.stalled: Stalled | None = None
@@ -84,6 +86,8 @@ class Watch:
             self._shown = shown
             self._c.changes.moved()
         self._look_at_run(now)
+        for session in self._c.sessions.all():
+            self._look_at_stage(session, now)
 
     def stalled_run(self, run: Run) -> Stalled | None:
         """The stall of a run, if it is the current one and stalled."""
@@ -102,6 +106,22 @@ class Watch:
                 self._c.events.say(kinds.SILO_LOST, text, run_id, silo_id)
         elif away is None and self._away.pop(silo_id, None) is session:  # else it joined again
             self._c.events.say(kinds.SILO_BACK, f"{silo_id} is back", run_id, silo_id)
+
+    def _look_at_stage(self, session: Session, now: float) -> None:
+        """Say once that a silo does not move on, unless it is said of its run already."""
+        silo_id, doing = session.silo_id, session.now
+        stuck = doing is not None and doing.over_s and silo_id not in self._away
+        if stuck and silo_id not in self._stuck:
+            named = self.stalled is not None and silo_id in self.stalled.why.silos
+            self._stuck[silo_id] = None if named else now
+            if doing is not None and not named:
+                text = f"{silo_id} {doing.words}"
+                self._c.events.say(kinds.SILO_STALLED, text, session.run_id, silo_id)
+        elif not stuck and silo_id in self._stuck:
+            since = self._stuck.pop(silo_id)
+            if since is not None and silo_id not in self._away:
+                text = f"{silo_id} moves on again after {now - since:.0f} s"
+                self._c.events.say(kinds.SILO_MOVES_AGAIN, text, session.run_id, silo_id)
 
     def _look_at_run(self, now: float) -> None:
         run = self._c.queue.current

@@ -23,6 +23,7 @@ SHOWN = 3
 COME = "Start domo-client there again, or drop it: the run goes on without it"
 MEND = "Its page says what to do. Or drop it: the run goes on without it"
 LACKS = "Start it with what it lacks, or drop it"
+WHERE = "Its terminal says where in its code. Mend what it waits for, or drop it"
 LOOK = "Its log may say why. Start it again, or drop it"
 
 
@@ -104,10 +105,30 @@ class Stall:
         if refused:
             told = f"the run cannot start: {_told(refused)}. Start them with what they lack"
             return Why(told, refused)
-        if self._works_for(("enrolling", len(run.roster.enrolled), len(missing))) > ENROL_S:
+        prepare = self._preparing()
+        if stuck := {s: self._rests(s) for s in prepare if self._stuck(s)}:
+            return Why(f"the run cannot start: {_told(stuck)}", stuck)
+        coming = self._works_for(("enrolling", len(run.roster.enrolled), len(missing)))
+        if prepare and len(run.roster.enrolled) + len(prepare) >= run.config.expected_silos:
+            return None  # they load, and move
+        missing = [s for s in missing if s not in prepare]
+        if coming > ENROL_S:
             told = f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
             return Why(told, {s: Held("has not come", COME) for s in missing})
         return None
+
+    def _preparing(self) -> list[str]:
+        """Who is there and makes itself ready for the run."""
+        run = self._run
+        return [
+            s.silo_id
+            for s in run.sessions.all()
+            if s.run_id == run.run_id
+            and s.phase == "idle"
+            and s.now is not None
+            and s.silo_id not in run.roster.enrolled
+            and run.sessions.away(s.silo_id) is None
+        ]
 
     def _closing(self) -> Why | None:
         r, sampled = self._run.state.round_index, self._run.participants.sampled
@@ -133,7 +154,7 @@ class Stall:
         at, why = run.clock(), dict[str, Held]()
         for silo_id in untested:
             gone = self._gone(silo_id)
-            if gone is None and not self._signs.rests(silo_id, at):
+            if gone is None and not self._still(silo_id, at):
                 return None
             why[silo_id] = gone or self._rests(silo_id)
         told = (
@@ -172,7 +193,7 @@ class Stall:
             return Why(told, blocks)
         at = run.clock()
         there = [s for s in missing if s not in gone]
-        if all(self._signs.rests(s, at) for s in there):
+        if all(self._still(s, at) for s in there):
             doing = {s: self._rests(s) for s in there}
             told = f"nothing moves in round {r}. {_told(doing)}. Their logs may say why"
             return Why(told, doing)
@@ -191,7 +212,19 @@ class Stall:
             return None
         return Held(away, COME, "" if away == NOT_SEEN else self._doing(silo_id))
 
+    def _still(self, silo_id: str, at: float) -> bool:
+        """Whether a silo that is there does not move on, as it says itself or as it is seen."""
+        return bool(self._stuck(silo_id)) or self._signs.rests(silo_id, at)
+
+    def _stuck(self, silo_id: str) -> str:
+        """What a silo is at for too long, as it says; empty: nothing."""
+        session = self._run.sessions.of(silo_id)
+        now = None if session is None else session.now
+        return now.words if now is not None and now.over_s else ""
+
     def _rests(self, silo_id: str) -> Held:
+        if stuck := self._stuck(silo_id):
+            return Held(stuck, WHERE)
         return Held(f"{self._doing(silo_id)}, and no further", LOOK)
 
     def _doing(self, silo_id: str) -> str:

@@ -34,6 +34,7 @@ from domo_server.rpc.access import (
 )
 from domo_server.rpc.offers import offer_of, role_of, why_not
 from domo_server.silos.certificate_expiry import peer_end
+from domo_server.silos.doing import heard
 from domo_server.silos.session import Process
 from domo_server.silos.silo_log import resources
 from domo_server.store.rows import Enrolment
@@ -222,6 +223,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.counted = True
         said = request.resources if request.HasField("resources") else None
         session.resources = None if said is None else resources(said)
+        session.now = heard(request.doing, session.now)
         session.log.hear(request.shares_log, request.log_lines)
         run = self._coordinator.queue.find(request.run_id) if request.run_id else None
         directive = pb.CONTINUE

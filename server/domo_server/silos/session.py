@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from domo.api.schema import Resources, SiloPhase
+from domo_server.silos.doing import Doing
 from domo_server.silos.silo_log import HeardLog
 
 
@@ -48,6 +49,8 @@ class Session:
     """Whether the bytes are its own; until its first report they are of the session before."""
     num_samples: int | None = None
     num_eval_samples: int | None = None
+    now: Doing | None = None
+    """What it is at of its own code and data; None: nothing, or it does not say."""
     error: str | None = None
     error_code: str = ""
     """What kind of error; empty: none that has a code."""
@@ -85,6 +88,8 @@ class Session:
     @property
     def doing(self) -> str:
         """What it did last, in words."""
+        if self.now is not None and (self.now.over_s or self.phase == "idle"):
+            return self.now.words
         if self.phase == "training" and self.num_steps:
             return f"training, step {self.step} of {self.num_steps}"
         return self.phase

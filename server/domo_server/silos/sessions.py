@@ -261,6 +261,7 @@ class Sessions:
             silo_id=silo_id,
             role="evaluator" if s.role == "evaluator" else "trainer",
             phase=s.phase if away is None else "offline",
+            doing=s.now.shown if s.now is not None and away is None else None,
             run_id=s.run_id,
             round_index=s.round_index,
             step=s.step,

@@ -56,13 +56,17 @@ class Agent:
 
 @contextlib.contextmanager
 def agents(
-    address: str, names: list[str], folder: Path, opts: Callable[[int], AgentOptions]
+    address: str,
+    names: list[str],
+    folder: Path,
+    opts: Callable[[int], AgentOptions],
+    **connect: Any,
 ) -> Iterator[list[Agent]]:
-    """One agent for each name; `opts(i)` are the options of the i-th."""
+    """One agent for each name; `opts(i)` are the options of the i-th, `connect` those of all."""
     running: list[Agent] = []
     try:
         for i, name in enumerate(names):
-            running.append(Agent(address, name, folder, opts(i)))
+            running.append(Agent(address, name, folder, opts(i), **connect))
         yield running
     finally:
         for agent in running:

@@ -36,6 +36,7 @@ function certificate(silo, { tls }) {
 
 const NOW = [
   ["Phase", text((silo, _, elapsed) => `${silo.phase} ${phaseTime(silo, elapsed)}`)],
+  ["At", text((silo) => silo.doing ?? NONE)],
   ["Run", (silo) => (silo.run_id ? { text: silo.run_id, href: runLink(silo.run_id) } : { text: NONE })],
   ["Round", text((silo) => (silo.round_index == null ? NONE : formatCount(silo.round_index + 1)))],
   ["Step of the round", (silo) => (silo.num_steps

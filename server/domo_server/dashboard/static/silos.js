@@ -83,9 +83,9 @@ function update(card, silo, { run, elapsed, isMany, holding }) {
   const awaits = awaited && !isOut ? "the run waits for it" : "";
   const role = silo.role === "evaluator" ? "evaluator" : "";
   const about = isMany
-    ? [role, silo.away, awaits && "awaited", silo.num_samples == null ? "" : `${formatCount(silo.num_samples)} samples`,
+    ? [role, silo.away, silo.doing, awaits && "awaited", silo.num_samples == null ? "" : `${formatCount(silo.num_samples)} samples`,
       silo.loss == null ? "" : `loss ${formatLoss(silo.loss)}`]
-    : [silo.away, role, silo.device, silo.software_version && `v${silo.software_version}`,
+    : [silo.away, silo.doing, role, silo.device, silo.software_version && `v${silo.software_version}`,
       isOut ? silo.phase : "", awaits];
   setText(part.about, about.filter(Boolean).join(" \u00b7 ") || "\u00a0");
   part.bar.value = training ? silo.step / silo.num_steps : Number(done);

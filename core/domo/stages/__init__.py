@@ -1,0 +1,1 @@
+"""Where a silo is in what is the user's, since when, and whether anything moves there."""

@@ -1,0 +1,110 @@
+"""This process and those that it has started: what they use, and what they wait for (Linux)."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Used(NamedTuple):
+    """What processes have used so far.
+
+    Attributes:
+        cpu_s: Of all cores.
+        num_bytes: Read and written by them, from caches too.
+        blocked: Whether the thread that is looked at, or one of the other processes, waits for a
+            device and cannot be interrupted.
+    """
+
+    cpu_s: float
+    num_bytes: int
+    blocked: bool
+
+
+def descendants() -> list[int]:
+    """Processes that this one has started, and those that they have started."""
+    found, left = list[int](), [os.getpid()]
+    while left:
+        children = _children(left.pop())
+        found += children
+        left += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    told = list[int]()
+    try:
+        for task in (PROC / f"{pid}/task").iterdir():
+            told += map(int, (task / "children").read_text("ascii").split())
+    except (OSError, ValueError):
+        pass  # it has ended, or the system does not tell
+    return told
+
+
+def used(thread: int) -> Used | None:
+    """What this process and its descendants have used; None: that is not known here.
+
+    Args:
+        thread: The identifier of the one that is looked at.
+    """
+    own = _stat(PROC / "self")
+    if own is None:
+        return None
+    native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
+    looked_at = _stat(PROC / f"self/task/{native}")
+    cpu, moved, blocked = _cpu(own), _moved("self"), looked_at is not None and looked_at[0] == "D"
+    for pid in descendants():
+        if (fields := _stat(PROC / str(pid))) is not None:
+            cpu += _cpu(fields)
+            moved += _moved(str(pid))
+            blocked |= fields[0] == "D"
+    return Used(cpu / _TICKS, moved, blocked)
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        for line in (PROC / f"{pid}/status").read_text("ascii", "replace").splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        pass
+    return False
+
+
+def kill(pids: Iterable[int]) -> None:
+    """End processes at once; that which tidies up Python's shared memory ends by itself."""
+    tidies = getattr(resource_tracker._resource_tracker, "_pid", None)
+    for pid in pids:
+        if pid != tidies:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
+
+
+def _stat(folder: Path) -> list[str] | None:
+    """The fields of its `stat` after the name: state, parent, ..."""
+    try:
+        return (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _cpu(fields: list[str]) -> int:
+    """In ticks, with children that have ended."""
+    return sum(map(int, fields[11:15]))
+
+
+def _moved(pid: str) -> int:
+    try:
+        lines = (PROC / pid / "io").read_text("ascii").splitlines()
+        return sum(int(line.split()[1]) for line in lines[:2])  # rchar, wchar
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,158 @@
+"""Watches one thread: says when it does not move on, where it is, and when it moves again."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from domo.stages import workers
+from domo.stages.now import Now, now_of
+from domo.stages.place import of_thread
+from domo.stages.processes import Used, used
+from domo.stages.table import ADVICE, STAGES
+
+log = logging.getLogger(__name__)
+
+STILL_S = 30.0
+"""In one stage, with nothing moving: too long."""
+MOVES_S = 120.0
+"""In one stage, while something is computed or read: long enough to be said."""
+TICK_S = 1.0
+MULTIPLE = 3.0
+"""Times as long as the stage has taken before is too long, where that is more."""
+BUSY, READS = 0.1, 32_000
+"""Share of a core, and bytes a second, from which on something moves; heartbeats need less."""
+
+
+class Seen(NamedTuple):
+    """What a thread is in.
+
+    Attributes:
+        stage: A key of `STAGES`.
+        for_s: For how long, seconds.
+        activity: A key of `ACTIVITIES`; empty: not known, or not yet.
+        stuck: Whether that is too long.
+        place: Where in the user's code, once it is too long; of this machine only.
+    """
+
+    stage: str
+    for_s: float
+    activity: str = ""
+    stuck: bool = False
+    place: str = ""
+
+
+class Watch(threading.Thread):
+    """Looks every second; a look at a thread that moves on costs microseconds.
+
+    Args:
+        say: Told in words, once when it is too long, and once when it moves again.
+        thread: The identifier of the one that is watched; this one by default.
+        still_s: How long nothing may move; `STILL_S` by default.
+        moves_s: How long a stage may take otherwise; `MOVES_S` by default.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        thread: int | None = None,
+        still_s: float | None = None,
+        moves_s: float | None = None,
+    ):
+        super().__init__(name="stages", daemon=True)
+        self.thread = threading.get_ident() if thread is None else thread
+        self._say, self._stopped = say, threading.Event()
+        self._still_s = STILL_S if still_s is None else still_s
+        self._moves_s = MOVES_S if moves_s is None else moves_s
+        self._at: Now | None = None
+        self._samples: deque[tuple[float, Used]] = deque(maxlen=12)
+        self._seen: Seen | None = None
+        self._longest: dict[str, float] = {}
+
+    def follow(self) -> None:
+        """From now on it is the calling thread that is watched."""
+        self.thread = threading.get_ident()
+
+    def now(self) -> Seen | None:
+        """What the thread is in now."""
+        at, seen = now_of(self.thread), self._seen
+        if at is None:
+            return None
+        for_s = time.monotonic() - at.since
+        if at is not self._at or seen is None:
+            return Seen(at.stage, for_s)
+        return seen._replace(for_s=for_s)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        tick = min(TICK_S, self._still_s / 8)
+        while not self._stopped.wait(tick):
+            try:
+                self._look()
+            except Exception:  # a bug; what is watched goes on
+                log.debug("the watch failed", exc_info=True)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+
+    def _look(self) -> None:
+        at = now_of(self.thread)
+        if at is not self._at:
+            old, self._at, was = self._seen, at, self._at
+            self._seen = None
+            self._samples.clear()
+            if old is not None and was is not None:
+                took = (time.monotonic() if at is None else at.since) - was.since
+                self._longest[was.stage] = max(took, self._longest.get(was.stage, 0.0))
+            if old is not None and was is not None and old.stuck:
+                self._say(f"moves on again after {took:.0f} s ({STAGES[was.stage]})")
+        if at is None:
+            return
+        for_s = time.monotonic() - at.since
+        if for_s < self._still_s / 3:
+            return
+        found = used(self.thread)
+        if found is not None:
+            self._samples.append((time.monotonic(), found))
+        activity = self._activity()
+        limit = self._moves_s if activity in ("moves", "") else self._still_s
+        limit = max(limit, MULTIPLE * self._longest.get(at.stage, 0.0))
+        stuck = (self._seen is not None and self._seen.stuck) or for_s >= limit
+        place = self._seen.place if self._seen else ""
+        if stuck and not place:
+            place = where(self.thread, at.stage)
+        if now_of(self.thread) is not at:
+            return  # it has moved meanwhile
+        before, self._seen = self._seen, Seen(at.stage, for_s, activity, stuck, place)
+        if stuck and not (before and before.stuck):
+            self._say(in_words(self._seen))
+
+    def _activity(self) -> str:
+        if len(self._samples) < 3:
+            return ""
+        (t0, first), (t1, last) = self._samples[0], self._samples[-1]
+        if t1 - t0 < self._still_s / 6:
+            return ""
+        busy = (last.cpu_s - first.cpu_s) / (t1 - t0) >= BUSY
+        if busy or (last.num_bytes - first.num_bytes) / (t1 - t0) >= READS:
+            return "moves"
+        return "blocked" if all(u.blocked for _, u in self._samples) else "still"
+
+
+def where(thread: int, stage: str = "workers") -> str:
+    """The place in the user's code, in words; empty: not known."""
+    place = None
+    if stage in ("workers", "look", "meaning"):
+        place = workers.where()
+    place = place or of_thread(thread)
+    return "" if place is None else str(place)
+
+
+def in_words(seen: Seen) -> str:
+    """For who sits at this machine."""
+    place = f": in {seen.place}" if seen.place else ""
+    advice = f"; {ADVICE[seen.activity]}" if seen.activity else ""
+    return f"has not moved on for {seen.for_s:.0f} s: {STAGES[seen.stage]}{place}{advice}"
