@@ -18,8 +18,8 @@ from domo_proto.channel import TlsFiles
 PREFIX = "DOMO_SERVER_"
 HookEvent = Literal[
     "started", "paused", "resumed", "finished", "failed", "stopped", "stalled", "moves-again",
-    "falls-apart",
-    "silo-failed", "silo-stalled", "silo-moves-again", "silo-lost", "silo-back", "silo-conflict", "disk",
+    "falls-apart", "silo-failed", "silo-stalled", "silo-moves-again",
+    "silo-lost", "silo-back", "silo-conflict", "disk",
 ]  # fmt: skip
 DEFAULT_DASHBOARD = "127.0.0.1:8080"
 
