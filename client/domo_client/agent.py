@@ -20,6 +20,7 @@ from domo.errors import (
     TaskError,
     code_of,
 )
+from domo.meaning.code import task_code
 from domo.meaning.compare import check_own
 from domo.meaning.measure import of_task
 from domo.meaning.value import Meaning
@@ -164,6 +165,8 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     assert loader is not None
     with task_errors("what the data mean cannot be found out"):
         meaning = of_task(task, root, shard, loader.dataset, loader.items)
+    version = torch.__version__.partition("+")[0]
+    meaning = meaning.model_copy(update={"code": task_code(task), "torch": version})
     check_own(meaning)
     model = build_model(task, config.seed)
     with in_stage("device"), task_errors(f"the model cannot be put on {options.device}"):

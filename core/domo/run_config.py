@@ -145,6 +145,9 @@ class RunConfig(BaseModel):
     grace_s: float = Field(0.0, ge=0)
     """Seconds that a round stays open for the others once it has min_silos updates."""
 
+    same_code: bool = False
+    """Refuse a silo whose code of the task is another one than that of the silos before it; by
+    default that is an event."""
     norm_check: Literal["off", "warn", "reject"] = "warn"
     """What happens to an update whose norm is far above the others' (three or more): nothing, an
     event, or it is refused and its silo counts as missing."""

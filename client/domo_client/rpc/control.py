@@ -130,7 +130,8 @@ class Control:
         answer = self._ask(self._stub.Enroll, request)
         if answer.meaning_json:
             wanted = Meaning.from_json(answer.meaning_json, MOST_WANTED)
-            raise mismatch(differences(meaning, wanted, listed=offer.config.classes is not None))
+            listed, same_code = offer.config.classes is not None, offer.config.same_code
+            raise mismatch(differences(meaning, wanted, listed=listed, same_code=same_code))
         if not answer.enrolled:
             _layout(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")

@@ -46,6 +46,10 @@ CURES = {
         "loop gives meaning=domo.meaning_of(data, classes=[...]) to rounds()"
     ),
     "version": "Use the same version of the task's code at all silos",
+    "code": (
+        "Use the same files at all silos; or, where a silo has to read its data in its own way, "
+        "the admin submits the run without same_code"
+    ),
 }
 """What to do about a difference, by what differs."""
 SAME = "Use the coordinator's version of domo here: it compares more than this one"
@@ -55,7 +59,7 @@ class Difference(NamedTuple):
     """One thing that a silo means otherwise.
 
     Attributes:
-        what: classes, labels, input, shape, version, or unsaid.
+        what: classes, labels, input, shape, version, code, or unsaid.
         text: In words, the silo's own beside what is wanted.
     """
 
@@ -63,13 +67,16 @@ class Difference(NamedTuple):
     text: str
 
 
-def differences(own: Meaning, wanted: Meaning, *, listed: bool = False) -> list[Difference]:
+def differences(
+    own: Meaning, wanted: Meaning, *, listed: bool = False, same_code: bool = False
+) -> list[Difference]:
     """Where a silo means something else than is wanted; with itself: where it cannot be right.
 
     Args:
         own: Of the silo.
         wanted: Of the run.
         listed: The run lists its classes, so they have to be said.
+        same_code: The run wants the code of the task to be the same too.
     """
     found = [Difference("classes", text) for text in _classes(own, wanted)]
     if listed and wanted.classes and not own.classes:
@@ -85,7 +92,15 @@ def differences(own: Meaning, wanted: Meaning, *, listed: bool = False) -> list[
     if own.version and wanted.version and own.version != wanted.version:
         text = f"the version of the task is {own.version!r}, wanted is {wanted.version!r}"
         found.append(Difference("version", text))
+    if same_code and other_code(own, wanted):
+        text = f"the code of the task is {own.code}, wanted is {wanted.code} (sha256)"
+        found.append(Difference("code", text))
     return found
+
+
+def other_code(own: Meaning, other: Meaning) -> bool:
+    """Whether both say of what code their task is, and it is not the same."""
+    return bool(own.code and other.code and own.code != other.code)
 
 
 def check_own(own: Meaning) -> None:

@@ -46,6 +46,10 @@ class Meaning(BaseModel):
     """What one input of the model is."""
     version: Line = ""
     """Of the task, as it says."""
+    code: Line = ""
+    """Digest of the code of a task of one's own (`domo.meaning.code`)."""
+    torch: Line = ""
+    """Its version of torch, without that of the build."""
     labels: tuple[Label, Label] | None = None
     """Measured: the lowest and the highest label."""
     kind: Kind = ""

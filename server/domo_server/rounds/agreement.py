@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from domo.meaning.compare import described, unsaid
+from domo.meaning.compare import described, other_code, unsaid
 from domo.meaning.value import Meaning
 from domo.run_config import RunConfig
 from domo_server.store.rows import Enrolment
@@ -79,6 +79,34 @@ class Agreement:
         if left := unsaid(self._enrolled[silo_id].meaning, before):
             notes.append(f"{silo_id} does not say {', '.join(left)}: nobody can compare that")
         return notes
+
+    def other_code(self, silo_id: str, before: Meaning) -> list[str]:
+        """Where a silo's software is not what it was, or not that of the first other one, in words.
+
+        Args:
+            silo_id: The silo.
+            before: What it said when it enrolled before; nothing, the first time.
+        """
+        mine, told = self._enrolled[silo_id].meaning, []
+        if other_code(mine, before):
+            had = f"{mine.code}, and had {before.code} when it enrolled before (sha256)"
+            told.append(f"the code of {self._config.task} has changed at {silo_id}: it has {had}")
+        others = [s for s in self._enrolled if s != silo_id and s not in self._dropped]
+        heard = {s: self._enrolled[s].meaning for s in others}
+        first = next((s for s in others if heard[s].code), "")
+        if first and other_code(mine, heard[first]):
+            told.append(
+                f"the code of {self._config.task} differs: {silo_id} has {mine.code}, {first} has "
+                f"{heard[first].code} (sha256). If that is more than how data are read, the run's "
+                "numbers mean nothing: use the same files, or set same_code = true to refuse it"
+            )
+        first = next((s for s in others if heard[s].torch), "")
+        if mine.torch and first and mine.torch != heard[first].torch:
+            told.append(
+                f"{silo_id} trains with torch {mine.torch}, {first} with {heard[first].torch}: "
+                "the same data give other numbers there"
+            )
+        return told
 
 
 def agreed(

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from domo.errors import ConfigError, MeaningMismatchError
 from domo.meaning.compare import differences, mismatch
-from domo.meaning.value import Meaning
+from domo.meaning.value import NOTHING, Meaning
 from domo.names import alike
 from domo.ops.words import counted
 from domo.run_config import RunConfig, sort_roster
@@ -161,8 +161,8 @@ class Roster:
         Raises:
             MeaningMismatchError: They do not.
         """
-        listed = self._config.classes is not None
-        if found := differences(own, self.wanted_of(silo_id), listed=listed):
+        how = {"listed": self._config.classes is not None, "same_code": self._config.same_code}
+        if found := differences(own, self.wanted_of(silo_id), **how):
             raise mismatch(found, f"the data of {silo_id}")
 
     def compare_again(self, silo_id: str) -> None:
@@ -208,7 +208,10 @@ class Roster:
             self.enrolled[silo_id] = mine
             notes = self.agreement.hear(silo_id)
         told = [(kinds.ENROLLED, f"{silo_id} enrolled with {mine.num_samples} samples")]
-        return told + [(kinds.MEANING, note) for note in notes]
+        told += [(kinds.MEANING, note) for note in notes]
+        before = NOTHING if old is None else old.meaning
+        notes = self.agreement.other_code(silo_id, before)
+        return told + [(kinds.CODE_DIFFERS, note) for note in notes]
 
     def _check_samples(self, silo_id: str, num_samples: int, num_eval_samples: int) -> None:
         if max(num_samples, num_eval_samples) > MAX_SAMPLES:

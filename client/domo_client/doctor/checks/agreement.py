@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import grpc
 
 from domo.errors import AccessError, ProtocolError
-from domo.meaning.compare import CURES, described, differences
+from domo.meaning.compare import CURES, described, differences, other_code
 from domo.meaning.value import NOTHING, Meaning
 from domo.names import is_name, shown
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
@@ -76,9 +76,16 @@ def same(setup: Setup, facts: Facts) -> Iterator[Finding]:
         yield unchecked(f"{offer.task}: no data are ready to be compared with the run's")
         return
     listed = offer.config.classes is not None
-    found = differences(work.meaning, wanted, listed=listed)
+    own, same_code = work.meaning, offer.config.same_code
+    found = differences(own, wanted, listed=listed, same_code=same_code)
     for difference in found:
         text = f"the run {offer.run_id} would refuse these data: {difference.text}"
         yield problem(text, CURES[difference.what])
+    if other_code(own, wanted) and not same_code:
+        text = f"the code of {offer.task} is {own.code} here and {wanted.code} at another silo"
+        yield warning(f"{text} (sha256)", CURES["code"])
+    if wanted.torch and own.torch != wanted.torch:
+        text = f"torch is {own.torch} here and {wanted.torch} at another silo"
+        yield warning(text, "install that version here, where numbers are to be the same")
     if not found:
         yield ok(f"the data mean what the run {offer.run_id} wants")
