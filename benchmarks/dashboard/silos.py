@@ -18,6 +18,7 @@ import torch
 
 from benchmarks.data_plane import light
 from domo.errors import DomoError
+from domo.meaning.value import NOTHING
 from domo.tasks.base import Sum
 from domo_client.rpc.control import Control
 from domo_client.rpc.data import Tested
@@ -118,7 +119,7 @@ def _silo(
     data.make_up(NUM_PARAMS, 1, light.value_of(k))
     while (offer := control.wait_for_run()) is None:
         pass
-    control.enroll(offer, layout, 1000 + k, NUM_TESTS)
+    control.enroll(offer, layout, 1000 + k, NUM_TESTS, NOTHING)
     chance = random.Random(k)
     tested = Tested()
     while True:

@@ -19,6 +19,7 @@ import xxhash
 from torch import Tensor
 
 from domo.errors import DomoError
+from domo.meaning.value import NOTHING
 from domo.model.flat import byte_view
 from domo.model.layout import Entry, Layout, Section
 from domo_client.rpc.control import Control
@@ -183,7 +184,7 @@ def run(
         update = torch.full((num_params,), value_of(silo))
     while (offer := control.wait_for_run()) is None:
         pass
-    control.enroll(offer, layout, 1, 0)
+    control.enroll(offer, layout, 1, 0, NOTHING)
     while True:
         own = data.vectors.seen if isinstance(data, Streaming) else ()
         told, _ = data.fetch_round(offer.run_id, own=list(own))

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from domo_client.doctor.checks import Setup
 
 app = make_app("domo-client")
-HEALTHY_S = 30.0
+HEALTHY_S, HEALTHY_BEATS = 30.0, 3
+"""A silo is well that was heard so many seconds ago, or so many of its heartbeats."""
 SHARED = (
     "the coordinator sees: updates, numbers of samples, sums of test metrics, phase, errors, "
     "memory and disk; "
@@ -163,11 +164,12 @@ def health(
     if not path.exists():
         raise CoordinatorUnavailableError(f"no silo has run with the state folder {path.parent}")
     age = time.time() - path.stat().st_mtime
-    if age > HEALTHY_S:
+    told = json.loads(path.read_text(encoding="utf-8"))
+    if age > max(HEALTHY_S, HEALTHY_BEATS * told.get("next_s", 0.0)):
         raise CoordinatorUnavailableError(
             f"the coordinator last heard of this silo {age:.0f} s ago; see the silo's log"
         )
-    say(f"heard {age:.0f} s ago: {json.loads(path.read_text(encoding='utf-8'))['phase']}")
+    say(f"heard {age:.0f} s ago: {told['phase']}")
 
 
 @app.command()

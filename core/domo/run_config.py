@@ -30,6 +30,8 @@ from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
+MAX_LICENCE, MAX_STATEMENT = 200, 4000
+"""Characters of what is said for the card."""
 
 
 def as_meant(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,15 +178,15 @@ class RunConfig(BaseModel):
     similarity: float = Field(0.05, ge=0, le=1)
     """s of the split, for silos that train on a shard of a public dataset (`--shard`)."""
 
-    licence: str | None = Field(None, max_length=200)
+    licence: str | None = Field(None, max_length=MAX_LICENCE)
     """Of the model, for its card; an identifier of the Hugging Face Hub such as apache-2.0."""
-    data_licence: str | None = Field(None, max_length=200)
+    data_licence: str | None = Field(None, max_length=MAX_LICENCE)
     """Of the silos' data, or the terms under which they may be used; for the card."""
-    intended_use: str | None = Field(None, max_length=4000)
+    intended_use: str | None = Field(None, max_length=MAX_STATEMENT)
     """What the model is for; for the card."""
-    limits: str | None = Field(None, max_length=4000)
+    limits: str | None = Field(None, max_length=MAX_STATEMENT)
     """What it is not for, and where it is known to fail; for the card."""
-    notes: str | None = Field(None, max_length=4000)
+    notes: str | None = Field(None, max_length=MAX_STATEMENT)
     """Anything else, as Markdown; for the card."""
 
     @classmethod

@@ -20,10 +20,15 @@ WINDOW_BYTES = 1 << 20
 """What may be on its way in one stream: more would be faster over long distances, but all of it is
 sent again when the connection is lost."""
 
+HTTP2_FRAME_BYTES = (1 << 24) - 1
+"""The largest that HTTP/2 allows: a message is in one."""
+RECONNECT_S = 10
+"""Longest pause before a lost connection is dialled again; calls pause longer, and find it."""
+
 _SIZES = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.http2.max_frame_size", (1 << 24) - 1),
+    ("grpc.http2.max_frame_size", HTTP2_FRAME_BYTES),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
 ]
@@ -34,7 +39,7 @@ CLIENT_OPTIONS = [
     ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_S * 1000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_reconnect_backoff_ms", 10_000),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_S * 1000),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.service_config_disable_resolution", 1),
 ]

@@ -38,6 +38,8 @@ app = make_app("domo-server")
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="federation.toml: [server] and [[runs]].")
 ]
+HEALTH_S = 5.0
+"""How long `domo-server health` waits for an answer."""
 CODES = ((PortError, 7), (StateError, 8))
 """Exit codes of a coordinator that cannot start, beside those of all programs."""
 StateDir = Annotated[Path | None, typer.Option(help="Runs, checkpoints, database, admin token.")]
@@ -190,7 +192,7 @@ def health(
     with make_channel(server, tls) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_S)
         except grpc.RpcError as error:
             raise from_rpc(error, server) from None
     if answer.status != health_pb2.HealthCheckResponse.SERVING:

@@ -36,6 +36,9 @@ from domo_server.view.view import CoordinatorView
 
 log = logging.getLogger(__name__)
 
+STOP_S = 1.0
+"""How long calls of silos may still take when the coordinator stops; they are made again."""
+
 
 async def run(
     held: Held,
@@ -72,7 +75,7 @@ async def run(
         )
         ending.push_async_callback(coordinator.events.close)
         server, address, health_servicer = await _serve_silos(config.listen, held, coordinator)
-        ending.push_async_callback(server.stop, 1.0)
+        ending.push_async_callback(server.stop, STOP_S)
         rows = [await coordinator.submissions.submit_once(run, name) for name, run in named]
         run_ids = [row.run_id for row in rows]
         stalls = Watch(coordinator, config.stall_after_s)
@@ -94,11 +97,11 @@ async def run(
         ending.callback(watch.cancel)
         seeing = asyncio.create_task(coordinator.registry.watch(), name="silos seen")
         ending.callback(seeing.cancel)
-        for follower in [
-            Follower(view, w, partial(coordinator.events.say, kinds.TRACKER)) for w in writers
-        ]:
+        say = partial(coordinator.events.say, kinds.TRACKER)
+        followers = [Follower(view, writer, say) for writer in writers]
+        ending.push_async_callback(_close_all, followers)
+        for follower in followers:
             follower.start()
-            ending.push_async_callback(follower.close)
         await hooks.start()
         coordinator.start()
         looking = asyncio.create_task(stalls.forever(), name="watch")
@@ -111,7 +114,7 @@ async def run(
         await health_servicer.enter_graceful_shutdown()
         await coordinator.shutdown()
         page.should_exit = True
-        await asyncio.gather(server.stop(1.0), page_task)
+        await asyncio.gather(server.stop(STOP_S), page_task)
         if lost.done():
             lost.result()  # raises why
         return await _states(held.store, run_ids) or []
@@ -166,6 +169,11 @@ async def _keep(lock: AdvisoryLock | None) -> None:
         except TransportError as error:
             log.warning("the lock in the database: %s; it is tried again", error)
     await asyncio.Event().wait()
+
+
+async def _close_all(followers: Sequence[Follower]) -> None:
+    """At once: the time that a service manager gives is enough for one, however many there are."""
+    await asyncio.gather(*(follower.close() for follower in followers))
 
 
 async def _states(store: Store, run_ids: Sequence[str]) -> list[RunState] | None:

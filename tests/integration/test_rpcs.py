@@ -180,7 +180,7 @@ def test_a_silo_cannot_fill_the_log(trainer: Raw, server: Coordinator) -> None:
 
 
 def test_names_that_are_new_come_at_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "NEW_NAMES", 2)
+    monkeypatch.setattr(registry, "MAX_NEW_NAMES", 2)
     monkeypatch.setattr(registry, "NEW_NAMES_PER_S", 0.0)
     with coordinator(tmp_path, own_run(tmp_path, nn.Linear(2, 1))) as server:
         raw = Raw(server)

@@ -14,14 +14,12 @@ from domo.stages.now import in_stage
 from domo.stages.watch import Watch
 from domo_client.loop.silo import Silo
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.session import Session
+from domo_client.rpc.session import FIRST_CONNECT_S, Session
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.log_tail import LogTail, journal
 from domo_proto.channel import TlsFiles
 
 COMPRESSIONS = ("none", "zstd")
-FIRST_CONNECT_S = 60.0
-"""How long a coordinator is tried that this silo has never joined."""
 
 
 def connect(

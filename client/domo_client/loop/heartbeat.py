@@ -81,7 +81,8 @@ class Reporter(threading.Thread):
 
     def _write_status(self) -> None:
         try:
-            replace(self._status_file, json.dumps(_said(self.progress)).encode())
+            told = {**_said(self.progress), "next_s": self._connection.session.report_interval_s}
+            replace(self._status_file, json.dumps(told).encode())
         except OSError as error:
             log.debug("%s: %s", self._status_file, error)
 

@@ -35,12 +35,16 @@ from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+FIRST_CONNECT_S = 60.0
+"""How long a coordinator is tried that this silo has never joined."""
+LEAVE_S = 2.0
+"""How long a goodbye waits for an answer."""
 CALL_S = 30.0
 """Deadline of a control call, beyond what the coordinator may hold it."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S, JITTER_S = 0.2, 15.0, 1.0
 """Between attempts."""
-MOST_INTERVAL_S = 3600.0
-"""A coordinator that wants to hear less often than this is not believed."""
+MOST_INTERVAL_S, MOST_HOLD_S = 3600.0, 300.0
+"""A coordinator that wants to hear less often, or to hold a call for longer, is not believed."""
 
 
 class Session:
@@ -78,7 +82,7 @@ class Session:
         tls: TlsFiles | None = None,
         role: str = "trainer",
         device: str = "",
-        first_connect_s: float | None = 60.0,
+        first_connect_s: float | None = FIRST_CONNECT_S,
         on_trouble: Callable[[str], None] = lambda text: None,
         compression: str = "none",
     ):
@@ -134,7 +138,8 @@ class Session:
         self.token = answer.session
         self.counts.joins += 1
         self.report_after(answer.report_interval_s)
-        self.long_poll_s = answer.long_poll_s
+        if 0 < answer.long_poll_s <= MOST_HOLD_S:
+            self.long_poll_s = answer.long_poll_s
 
     def report_after(self, interval_s: float) -> None:
         """The coordinator says how often to report; what is no such interval changes nothing."""
@@ -233,7 +238,7 @@ class Session:
         try:
             if self.token:
                 request = pb.LeaveRequest(session=self.token, reason=sendable(reason))
-                self.stub.Leave(request, timeout=2)
+                self.stub.Leave(request, timeout=LEAVE_S)
         except grpc.RpcError:
             log.debug("nobody heard the goodbye")
         finally:  # also where its operator does not wait for the goodbye

@@ -5,6 +5,9 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+LOOK_S, MIN_LOOK_S = 1.0, 0.01
+"""Between two looks."""
+
 
 class Watchdog(threading.Thread):
     """Cancels a call that makes no progress; a context manager.
@@ -31,8 +34,10 @@ class Watchdog(threading.Thread):
         self._deadline = time.monotonic() + next_s
 
     def run(self) -> None:
-        """Look every second, or at the deadline if that is sooner."""
-        while not self._stopped.wait(min(1.0, max(self._deadline - time.monotonic(), 0.01))):
+        """Look every `LOOK_S`, or at the deadline if that is sooner."""
+        while not self._stopped.wait(
+            min(LOOK_S, max(self._deadline - time.monotonic(), MIN_LOOK_S))
+        ):
             if time.monotonic() > self._deadline:
                 self.barked = True
                 self._call.cancel()

@@ -19,6 +19,7 @@ import httpx
 from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
     ENDED,
+    NUM_EVENTS,
     Event,
     RoundRecord,
     RunDetail,
@@ -106,7 +107,7 @@ class Coordinator(Rest):
     def events(
         self,
         after: int = 0,
-        limit: int = 200,
+        limit: int = NUM_EVENTS,
         run_id: str | None = None,
         silo_id: str | None = None,
         kinds: Sequence[str] = (),

@@ -21,6 +21,11 @@ RunState = Literal[
 """QUEUED until its turn; then the states of DESIGN section 6."""
 ENDED: tuple[RunState, ...] = ("FINISHED", "FAILED", "STOPPED")
 
+NUM_EVENTS = 200
+"""How many events are told where nobody says how many."""
+MAX_EVENTS = 1000
+"""And at most, in one answer."""
+
 SiloPhase = Literal[
     "idle", "enrolled", "waiting", "downloading", "evaluating", "training", "uploading", "failed",
     "offline",

@@ -7,6 +7,10 @@ from pydantic.dataclasses import dataclass
 
 MAX_NAME = 200
 """Characters of a text in it."""
+MAX_NUMBERS = 1024
+"""Of a mean or a standard deviation, one for each channel."""
+MAX_SIZES = 16
+"""Of a shape."""
 
 
 def printable(text: str) -> str:
@@ -19,7 +23,7 @@ def printable(text: str) -> str:
 Line = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(printable)]
 Size = Annotated[int, Field(ge=0, lt=2**31)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Numbers = Annotated[tuple[Finite, ...], Field(max_length=1024)]
+Numbers = Annotated[tuple[Finite, ...], Field(max_length=MAX_NUMBERS)]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
@@ -31,7 +35,7 @@ class InputForm:
     A size that may be any is None: `InputForm((3, None, None))`.
     """
 
-    shape: Annotated[tuple[Size | None, ...], Field(max_length=16)] | None = None
+    shape: Annotated[tuple[Size | None, ...], Field(max_length=MAX_SIZES)] | None = None
     """Without the batch; () is a single number."""
     channels: Line = ""
     """RGB, BGR, grey, T1+T2, ...: what they are, in their order."""

@@ -14,6 +14,7 @@ from domo.remote import complete
 
 remote_app = typer.Typer()
 DASHBOARD = "http://127.0.0.1:8080"
+NUM_LISTED, MAX_LISTED = 50, 1000
 RUN_IS = "Its number, its name, or both as `domo runs` shows it."
 
 Server = Annotated[
@@ -62,7 +63,7 @@ def runs(
     archived: Annotated[
         bool, typer.Option("--archived", help="Also those that are archived.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = NUM_LISTED,
     server: Server = DASHBOARD,
     as_json: AsJson = False,
 ) -> None:
@@ -148,7 +149,9 @@ def events(
         list[str] | None,
         typer.Option(help="Only of this kind, such as refused or silo-failed; repeatable."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="The last so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_LISTED, help="The last so many.")
+    ] = NUM_LISTED,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
     ] = False,

@@ -7,14 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from domo.api.client import Coordinator
-from domo.api.schema import Event
+from domo.api.schema import MAX_EVENTS, Event
 from domo.errors import CoordinatorUnavailableError
 from domo.ops.console import complain, console, say
 from domo.remote.which import find_run
 
 FOLLOW_S = 1.0
 """How often `domo events --follow` asks."""
-_PAGE = 1000
 
 
 def show_events(
@@ -43,7 +42,7 @@ def show_events(
                 break
             time.sleep(FOLLOW_S)
             try:
-                page = coordinator.events(after=seen, limit=_PAGE, **wanted)
+                page = coordinator.events(after=seen, limit=MAX_EVENTS, **wanted)
                 away = False
             except CoordinatorUnavailableError as error:
                 if not away:

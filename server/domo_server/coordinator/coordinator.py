@@ -17,6 +17,9 @@ from domo_server.silos.certificate_expiry import Expiry
 from domo_server.silos.sessions import Sessions
 from domo_server.store.store import Store
 
+LINGER_S = 2.0
+"""With `--exit-when-done`: how long silos have to hear how the last run ended."""
+
 
 class Coordinator:
     """Puts together the silos, the runs that are submitted, and the queue that they wait in.
@@ -72,4 +75,4 @@ class Coordinator:
 
     async def linger(self) -> None:
         """Give connected silos a moment to hear how the last run ended."""
-        await asyncio.sleep(min(2.0, self.sessions.report_interval_s))
+        await asyncio.sleep(min(LINGER_S, self.sessions.report_interval_s))

@@ -25,7 +25,7 @@ from domo_server.store.store import Store, time_text
 
 log = logging.getLogger(__name__)
 
-NEW_NAMES, NEW_NAMES_PER_S = 5000, 1.0
+MAX_NEW_NAMES, NEW_NAMES_PER_S = 5000, 1.0
 """Silos that may join for the first time at once, and a second on average."""
 MOST_JOINS, JOINS_PER_S = 20, 1 / 15
 """Times that one silo may join at once, and a second on average, before that is a fault."""
@@ -64,7 +64,7 @@ class Registry:
         self._store, self._sessions, self.dropped = store, sessions, dropped
         self._queue, self._changes, self._events = queue, changes, events
         self._joining = asyncio.Lock()
-        self._new_names = Bucket(NEW_NAMES, NEW_NAMES_PER_S)
+        self._new_names = Bucket(MAX_NEW_NAMES, NEW_NAMES_PER_S)
         self._joins: dict[str, Bucket] = {}
         self._said_at: dict[str, float] = {}
 

@@ -27,6 +27,8 @@ from domo_server.dashboard.stream import StreamHub
 from domo_server.dashboard.strict import known_query
 from domo_server.view.interfaces import Control, ReadModel
 
+CLOSE_S = 5
+"""How long answers that are under way may take when the coordinator stops."""
 STATIC = Path(__file__).parent / "static"
 _ABOUT = (
     "Reading needs no credential. Changing anything needs the admin token, as "
@@ -164,7 +166,7 @@ class DashboardServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 ws="none",
-                timeout_graceful_shutdown=5,
+                timeout_graceful_shutdown=CLOSE_S,
             )
         )
         self._app = app

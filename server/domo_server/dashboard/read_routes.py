@@ -9,6 +9,8 @@ from starlette.concurrency import run_in_threadpool
 
 from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
+    MAX_EVENTS,
+    NUM_EVENTS,
     Event,
     History,
     Resources,
@@ -111,7 +113,9 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     async def events(
         kinds: Annotated[Sequence[str], Depends(known_kinds)],
         after: Annotated[int, Query(ge=0, description="Only events above this id.")] = 0,
-        limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 200,
+        limit: Annotated[
+            int, Query(ge=1, le=MAX_EVENTS, description="At most so many.")
+        ] = NUM_EVENTS,
         run_id: Annotated[str | None, Query(description="Only of this run.")] = None,
         silo_id: Annotated[str | None, Query(description="Only of this silo.")] = None,
         level: Annotated[

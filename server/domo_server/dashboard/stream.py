@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
 from domo.api.schema import (
+    MAX_EVENTS,
     Event,
     RunDetail,
     Status,
@@ -20,9 +21,12 @@ from domo_server.view.interfaces import ReadModel
 
 NUM_RECENT_EVENTS = 100
 """How many past events a new listener gets."""
+GATHER_S = 0.1
+"""Pause after a message; what changes in it is one message."""
+SIGN_S = 2.0
+"""Silence after which a sign of life is sent."""
 RETRY_MS = 2000
 """How long a browser waits before it connects again."""
-_PAGE = 1000
 
 
 class EventTail:
@@ -35,7 +39,7 @@ class EventTail:
 
     async def read(self) -> None:
         """Read on to the end of the log."""
-        while page := await self._read.events(after=self._last_id, limit=_PAGE):
+        while page := await self._read.events(after=self._last_id, limit=MAX_EVENTS):
             self._tail.extend(page)
             self._last_id = page[-1].event_id
 
@@ -65,7 +69,9 @@ class StreamHub:
             that a coordinator is gone or hangs, and proxies keep the connection.
     """
 
-    def __init__(self, read: ReadModel, min_interval_s: float = 0.1, keepalive_s: float = 2.0):
+    def __init__(
+        self, read: ReadModel, min_interval_s: float = GATHER_S, keepalive_s: float = SIGN_S
+    ):
         self._read = read
         self._tail = EventTail(read)
         self._min_interval_s = min_interval_s

@@ -9,12 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from domo.errors import (
-    CoordinatorUnavailableError,
-    LayoutMismatchError,
-    ProtocolError,
-    StateError,
-)
+from domo.errors import CoordinatorUnavailableError, LayoutMismatchError, ProtocolError, StateError
 from domo.run_config import RunConfig
 from domo_proto.assignment import Action, Assignment
 from domo_server.events import kinds
@@ -34,6 +29,7 @@ from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import Enrolment, RoundRecord
 from domo_server.store.store import Store
 
+SETTLE_S = 1.0
 QUEUE, ROUND, COMMIT, END = "queue", "round", "commit", "end"
 """Who may hold a run up: its next try; its round; the commit of the one before; its end."""
 
@@ -278,7 +274,7 @@ class Run:
         """Wait until the last closed round is committed; raises why it could not be."""
         while self.saving is not None and not self.saving.done():
             self.waits_for(self.unsaved or "writing the last round's checkpoint")
-            await asyncio.wait([self.saving], timeout=1.0)
+            await asyncio.wait([self.saving], timeout=SETTLE_S)
         saving, self.saving = self.saving, None
         if saving is not None:
             await saving

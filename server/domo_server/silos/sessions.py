@@ -23,6 +23,8 @@ MOST_BEATS = 200.0
 QUIET_S = 4.5
 """Silence from which on a silo is shown as offline, where heartbeats are frequent."""
 MISSED_BEATS = 2
+LEASE_S, LEASE_BEATS = 5.0, 5
+"""Silence, and heartbeats missed, from which on a silo is away for its round."""
 ATTENDS_S = 3.0
 """How long a silo that joined may take to open its stream."""
 NOBODYS = Process()
@@ -33,7 +35,7 @@ NOT_SEEN = "not seen since this coordinator started"
 
 def lease_s(interval_s: float) -> float:
     """Silence from which on a silo is away for its round, by the interval of its heartbeats."""
-    return max(5 * interval_s, 5.0)
+    return max(LEASE_BEATS * interval_s, LEASE_S)
 
 
 def quiet_s(interval_s: float) -> float:

@@ -17,12 +17,15 @@ LOCKED_MS = 1500
 """How long a start waits for a SQLite file that another process holds."""
 BUSY_MS = 5000
 """And how long everything after it; the driver's own default."""
-IN_TIME = {"connect_timeout": 4}
+CONNECT_S = 4
+"""How long a database server may take to answer a connection."""
+IDLE_S, PROBE_S, MAX_PROBES, UNHEARD_MS = 5, 2, 3, 10_000
+IN_TIME = {"connect_timeout": CONNECT_S}
 NOTICED = {
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
+    "keepalives_idle": IDLE_S,
+    "keepalives_interval": PROBE_S,
+    "keepalives_count": MAX_PROBES,
+    "tcp_user_timeout": UNHEARD_MS,
 }
 """For libpq: a server that has gone without a word is noticed within about ten seconds."""
 SERVERS = {

@@ -16,8 +16,8 @@ from domo_server.store.database import connect, in_words, unusable
 
 ADVISORY_LOCK = 0x646F6D6F
 """What a coordinator locks in a PostgreSQL database."""
-KEEP_S = 3.0
-"""Pause between looks whether it is still locked."""
+KEEP_S, ASK_S = 3.0, 0.1
+"""Pauses: between looks whether it is still locked, and while a lost session ends."""
 END_S = 3.0
 """How long a lost session of one's own may take to end."""
 TAKEN = (
@@ -141,7 +141,7 @@ class AdvisoryLock:
                 if time.monotonic() >= end:
                     where = self._engine.url.render_as_string()
                     raise StateError(TAKEN.format(who="", where=where))
-                time.sleep(0.1)
+                time.sleep(ASK_S)
             self._session = dict(connection.execute(OWN_SESSION).mappings().one())
         except BaseException:
             connection.close()

@@ -10,7 +10,16 @@ from typing import Any, Literal, Protocol
 
 from domo.api.edit import RunEdit
 from domo.api.measured import ModelTables, ModelTest
-from domo.api.schema import Event, RoundRecord, RunDetail, RunSummary, SiloRound, SiloStatus, Status
+from domo.api.schema import (
+    NUM_EVENTS,
+    Event,
+    RoundRecord,
+    RunDetail,
+    RunSummary,
+    SiloRound,
+    SiloStatus,
+    Status,
+)
 from domo.api.silo_log import SiloLog
 from domo.model.card import ModelCard
 
@@ -56,7 +65,7 @@ class ReadModel(Protocol):
     async def events(
         self,
         after: int = 0,
-        limit: int = 200,
+        limit: int = NUM_EVENTS,
         run_id: str | None = None,
         silo_id: str | None = None,
         kinds: Collection[str] = (),

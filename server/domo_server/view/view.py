@@ -10,6 +10,7 @@ import domo
 from domo.api.edit import RunEdit
 from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
+    NUM_EVENTS,
     Event,
     RoundRecord,
     RunDetail,
@@ -148,7 +149,7 @@ class CoordinatorView:
     async def events(
         self,
         after: int = 0,
-        limit: int = 200,
+        limit: int = NUM_EVENTS,
         run_id: str | None = None,
         silo_id: str | None = None,
         kinds: Collection[str] = (),

@@ -32,6 +32,7 @@ SYSTEM_FOLDERS = {
     *("@eadir", "@recycle", "@tmp", "#recycle", "#snapshot", "$recycle.bin", "lost+found"),
     *("system volume information", "__macosx", "__pycache__"),
 }
+MOST_NAMED = 3
 HEAD = 132
 """Bytes that tell what a file is."""
 STARTS = (
@@ -124,7 +125,7 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
-def enumerated(names: Iterable[str], most: int = 3) -> str:
+def enumerated(names: Iterable[str], most: int = MOST_NAMED) -> str:
     """The first few, in words."""
     listed = list(names)
     return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")

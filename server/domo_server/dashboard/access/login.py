@@ -11,7 +11,7 @@ from domo_server.dashboard.access.pages import login_page, wants_page
 from domo_server.dashboard.errors import ApiError
 from domo_server.dashboard.openapi_examples import errors
 
-MAX_FORM_BYTES = 4096
+MAX_FORM_BYTES, MAX_FIELDS = 4096, 8
 WRONG_LINK = (
     "this log-in link is not valid (any more): the coordinator has another token now, or the link "
     "was cut"
@@ -113,5 +113,5 @@ async def _form_token(request: Request) -> str:
         body += chunk
         if len(body) > MAX_FORM_BYTES:
             raise ApiError(413, "too_large", f"a log-in is at most {MAX_FORM_BYTES} bytes.")
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=8)
+    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
     return fields.get("token", [""])[0].strip()

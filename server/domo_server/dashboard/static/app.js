@@ -17,6 +17,8 @@ import { StartPage } from "./start_page.js";
 import { setUpTheme } from "./theme_switch.js";
 
 const NUM_EVENTS = 100;
+const DRAW_MS = 1000;
+const COPIED_MS = 2000;
 const LINK_WORDS = { live: "Live", lost: "Connection lost, trying again", wait: "Connecting" };
 
 const state = {
@@ -161,7 +163,7 @@ document.addEventListener("click", async (event) => {
     getSelection().selectAllChildren(byId(button.dataset.copy));
     button.textContent = "Selected";
   }
-  setTimeout(() => (button.textContent = "Copy"), 2000);
+  setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
 });
 
 byId("skip").addEventListener("click", (event) => {
@@ -173,7 +175,7 @@ setUpTheme(() => {
   for (const page of Object.values(pages)) page.recolour?.();
 });
 addEventListener("hashchange", () => go(false));
-setInterval(draw, 1000); // seconds in a phase and the time left go on between messages
+setInterval(draw, DRAW_MS); // seconds in a phase and the time left go on between messages
 askWhoIAm();
 go(true);
 live("api/v1/stream", receive, setLink);

@@ -2,6 +2,8 @@
 
 import { getJson, h, keyed, setAttr, setText } from "./dom.js";
 
+const AGAIN_MS = 2000;
+
 let asked = null;
 let options = null;
 
@@ -9,7 +11,7 @@ let options = null;
 export function runOptions(onChange) {
   asked ??= getJson("api/v1/run-options").then(
     (found) => (options = found),
-    () => setTimeout(() => (asked = null), 2000),
+    () => setTimeout(() => (asked = null), AGAIN_MS),
   );
   if (!options) asked.then(onChange);
   return options;

@@ -5,6 +5,7 @@ import { paintPng } from "./paint.js";
 import { sceneOf } from "./scene.js";
 import { writeSvg } from "./svg.js";
 
+const FREE_MS = 1000; // the download has begun by then
 const plainName = (text) => text.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
 
 /** A cell of RFC 4180; a text that a spreadsheet would take for a formula becomes plain text. */
@@ -34,7 +35,7 @@ async function save(chart, kind) {
   const url = URL.createObjectURL(await KINDS[kind](chart));
   const name = `${plainName(`${document.title} ${chart.spec.title}`)}.${kind.toLowerCase()}`;
   h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  setTimeout(() => URL.revokeObjectURL(url), FREE_MS);
 }
 
 /** A button with the kinds of file that a chart can be saved as. */
