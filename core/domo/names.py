@@ -15,7 +15,7 @@ TASK = rf"{_WORD}(\.{_WORD})*(:{_WORD}(\.{_WORD})*)?"
 """A named task, with its number of classes or not, or `module.path:Class`."""
 MOST_TASK = 200
 """Characters of a task."""
-MOST_TITLE = 100
+MOST_ALIKE, MOST_TITLE = 3, 100
 """Characters of a name that is made of others; a run's id, with a number before it, has 128."""
 
 
@@ -29,7 +29,7 @@ def is_task(text: str) -> bool:
     return len(text) <= MOST_TASK and re.fullmatch(TASK, text) is not None
 
 
-def alike(name: str, others: Iterable[str], most: int = 3) -> list[str]:
+def alike(name: str, others: Iterable[str], most: int = MOST_ALIKE) -> list[str]:
     """Which of these names may be meant by another one: the same but for case, marks and domain.
 
     Where there is none of these, those that differ in a letter or two.

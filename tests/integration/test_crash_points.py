@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -320,9 +319,9 @@ def noticed(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, undisturbed: Any, where: str, durable: bool
 ) -> bool:
     _, whole = lab.live(monkeypatch, durable, without=where)
-    instants = range(whole.count + 6)  # a life may have some instants more than that one
-    both_ends = chain.from_iterable(zip(reversed(instants), instants, strict=True))
-    for at in islice(both_ends, len(instants)):  # what tells is near one of them
+    # what tells is soon after one that was left out; a life may have some instants more
+    after = [[abs(at - left) for left in whole.left_out] for at in range(whole.count + 6)]
+    for at in sorted(range(whole.count + 6), key=lambda at: min(after[at], default=at)):
         for mode in MODES[1:]:
             try:
                 result, _ = lab.live(monkeypatch, durable, at, mode, where)

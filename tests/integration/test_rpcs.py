@@ -239,8 +239,10 @@ def test_a_silo_that_has_no_place_is_told_why(tmp_path: Path, named: bool) -> No
     with coordinator(tmp_path, run, long_poll_s=0.1) as server:
         member, late = Raw(server), Raw(server)
         member.join()
-        offer = member.stub.WaitForRun(pb.WaitForRunRequest(session=member.session), timeout=30)
-        digests = {n: getattr(offer.offer, n) for n in ("config_digest", "layout_digest")}
+        asked, offer = pb.WaitForRunRequest(session=member.session), pb.RunOffer()
+        while not offer.run_id:  # it is being loaded
+            offer = member.stub.WaitForRun(asked, timeout=30).offer
+        digests = {n: getattr(offer, n) for n in ("config_digest", "layout_digest")}
         late.join(silo_id="other", instance_id="j")
         no_place = f"other has no place in run {late.run_id}: "
         others = "the run's roster names others; "

@@ -19,7 +19,7 @@ STILL_S = 30.0
 """In one stage, with nothing moving: too long."""
 MOVES_S = 120.0
 """In one stage, while something is computed or read: long enough to be said."""
-TICK_S = 1.0
+TICK_S, NUM_SAMPLES = 1.0, 12
 MULTIPLE = 3.0
 """Times as long as the stage has taken before is too long, where that is more."""
 BUSY, READS = 0.1, 32_000
@@ -67,7 +67,7 @@ class Watch(threading.Thread):
         self._still_s = STILL_S if still_s is None else still_s
         self._moves_s = MOVES_S if moves_s is None else moves_s
         self._at: Now | None = None
-        self._samples: deque[tuple[float, Used]] = deque(maxlen=12)
+        self._samples: deque[tuple[float, Used]] = deque(maxlen=NUM_SAMPLES)
         self._seen: Seen | None = None
         self._longest: dict[str, float] = {}
 

@@ -14,7 +14,7 @@ from domo.stages.processes import catches, descendants
 
 SIGNAL = signal.SIGRTMIN + 11
 """One that nobody else is likely to use."""
-ANSWER_S = 0.5
+ANSWER_S, LOOK_S = 0.5, 0.02
 
 
 @cache
@@ -51,7 +51,7 @@ def _ask(pid: int) -> Place | None:
         end = time.monotonic() + ANSWER_S
         size = before
         while time.monotonic() < end:
-            time.sleep(0.02)
+            time.sleep(LOOK_S)
             now = path.stat().st_size
             if now > before and now == size:
                 break

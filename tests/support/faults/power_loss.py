@@ -115,6 +115,9 @@ class Crashes:
         at: Number of the instant to die at; None: never.
         save: Called at that instant, to keep what survives.
         without: Site whose syncs are left out, as if the line were missing.
+
+    Attributes:
+        left_out: How many instants had passed at each of these.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class Crashes:
     ):
         self.disk, self.count, self.sites = Disk(root), 0, set[str]()
         self.at, self._save, self.dead, self._without = at, save, False, without
+        self.left_out: list[int] = []
         self._moving = threading.RLock()
         real_sync = files.sync
 
@@ -138,6 +142,7 @@ class Crashes:
             where = site()
             self.sites.add(where)
             if where == self._without:
+                self.left_out.append(self.count)
                 return
             self.instant()
             self.disk.sync(path)
