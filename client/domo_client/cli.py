@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 app = make_app("domo-client")
 HEALTHY_S, HEALTHY_BEATS = 30.0, 3
 """A silo is well that was heard so many seconds ago, or so many of its heartbeats."""
+AGAIN_S = 0.05
+"""Until an interrupt that was lost comes again."""
 SHARED = (
     "the coordinator sees: updates, numbers of samples, sums of test metrics, phase, errors, "
     "memory and disk; "
@@ -94,7 +97,7 @@ def main_command(
         cache=user_cache_path("domo"),
     )
     ui = Ui(["domo-client", *sys.argv[1:]], certificate_note(flags.tls))
-    signal.signal(signal.SIGTERM, _interrupt)
+    heed_sigterm()
     try:
         with ExitStack() as ending:
             metrics = None
@@ -133,8 +136,25 @@ def main_command(
     raise typer.Exit(OF_STATES.get(outcome.state, FAULT))
 
 
+def heed_sigterm() -> None:
+    """SIGTERM ends what is under way as Ctrl-C does, and neither is lost in a destructor.
+
+    Python ignores what a `__del__` raises, also the interrupt that came while it waited: torch's
+    loader waits in its own for its processes. Such an interrupt is sent once more.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.unraisablehook = _interrupt_again
+
+
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
+
+
+def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 def describe_device(device: "torch.device") -> str:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from domo.training.initial import save_initial
-from tests.support.live.federation import federation
+from tests.support.live.federation import ROOT, Process, federation
 from tests.support.tasks.gated import GatedTask
 
 TASK = "tests.support.tasks.gated:GatedTask"
@@ -54,3 +55,35 @@ def test_sigterm_ends_both_ends_with_0_and_the_run_goes_on(tmp_path: Path) -> No
         for process in (fed.silos["site-a"], fed.server):
             assert process.stop(signal.SIGTERM) == 0, process.output
             assert "Traceback" not in process.output
+
+
+DESTROYED = """
+import time
+from domo_client.cli import heed_sigterm
+
+class Loader:
+    def __del__(self):
+        print("waiting for loader processes")
+        time.sleep(60)
+
+heed_sigterm()
+try:
+    loader = Loader()
+    del loader
+    print("the next run")
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+def test_sigterm_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
+    """Such as in that of torch's loader, which waits there for its processes."""
+    silo = Process([sys.executable, "-c", DESTROYED], tmp_path / "log", ROOT)
+    try:
+        silo.wait_for("waiting for loader processes")
+        assert silo.stop(signal.SIGTERM) == 0
+        assert silo.output.endswith("stopped\n")
+        assert "Exception ignored" not in silo.output
+    finally:
+        silo.kill()
