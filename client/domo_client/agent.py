@@ -272,6 +272,6 @@ def _one_round(silo: Silo, work: Work, rnd: LocalRound, options: AgentOptions, u
             raise IncompleteRoundError("no training data for a round of training", 0, rnd.num_steps)
     except (Exception, SystemExit) as error:
         silo.fail(error)
-        ui.failed(rnd, error)
+        ui.failed(rnd.round_index, error)
     else:
         ui.round_done(rnd)

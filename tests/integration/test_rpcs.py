@@ -486,3 +486,12 @@ def test_attending_is_one_stream_until_it_breaks_or_the_silo_leaves(
     raw.stub.Leave(pb.LeaveRequest(session=raw.session, reason="for lunch"), timeout=30)
     assert len(list(again)) <= 1, "it ends with the session"
     assert server.silo("site-a")["away"] == "left: for lunch"
+
+
+def test_what_a_silos_calls_met_on_the_way_is_an_event(trainer: Raw, server: Coordinator) -> None:
+    """Not what it met before it had a session: every silo meets that as a coordinator restarts."""
+    for text in ("nobody answered", "", "a proxy said 403\nand more", ""):
+        trainer.stub.Report(pb.ReportRequest(session=trainer.session, network=text), timeout=30)
+    (met,) = server.get("/events?kind=network")
+    assert met["text"] == "site-a: its network: a proxy said 403 and more"
+    assert (met["silo_id"], met["level"]) == ("site-a", "problem")

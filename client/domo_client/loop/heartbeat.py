@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Reporter(threading.Thread):
         device: Where it trains; None before the first run.
         failed: Whether the round in hand has failed here.
         waits_for: What the coordinator said that a run waits for.
+        on_short: Told that disk or memory is short for what domo itself does: a round, an error.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Reporter(threading.Thread):
         self.device: torch.device | None = None
         self.failed, self.waits_for = False, ""
         self._watch, self._tail, self._conflict = watch, tail, False
+        self.on_short: Callable[[int, BaseException], None] = lambda round_index, error: None
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()

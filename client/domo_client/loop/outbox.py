@@ -91,6 +91,7 @@ class Outbox:
                 break
             except OSError as error:  # a full disk; the update waits in memory
                 self._reporter.beat(error)
+                self._reporter.on_short(assignment.round_index, error)
                 self._closed.wait(wait_s)
                 wait_s = min(2 * wait_s, MAX_WAIT_S)
                 if self._closed.is_set() or not self._reporter.may_go_on():

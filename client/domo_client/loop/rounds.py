@@ -110,6 +110,7 @@ class Rounds:
             except SHORT as error:
                 self._reporter.now("waiting", self._offer.run_id, self._connection.data.round_told)
                 self._reporter.fail(error)
+                self._reporter.on_short(self._connection.data.round_told, error)
                 self._back_off()
                 continue
             begin("round")

@@ -55,6 +55,7 @@ class Silo:
         outcome: How the last run ended; None: it has not.
         on_wait: Told why the run under way is not for this silo.
         on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
+        on_short: Told that disk or memory is short for what domo itself does: a round, an error.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Silo:
         self.outcome: Outcome | None = None
         self.on_wait: Callable[[str], None] = lambda text: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
+        self.on_short: Callable[[int, BaseException], None] = lambda round_index, error: None
         self._closed = threading.Event()
         self._reporter = Reporter(connection, state.folder / "status.json", watch, tail)
+        self._reporter.on_short = lambda round_index, error: self.on_short(round_index, error)
         joined = f"joined {connection.session.address}, domo {domo.__version__}"
         self._reporter.note(logging.INFO, joined)
         self._reporter.beat()

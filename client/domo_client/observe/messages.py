@@ -59,6 +59,7 @@ class Ui:
         say(shared)
         self._silo = silo
         silo.on_sent, silo.on_wait = self._sent, self._no_place
+        silo.on_short = self.failed
         self._panel = Panel(silo, self._certificate_note)
         if console.is_terminal and not console.is_dumb_terminal:
             self._board = Board(console, self._panel)
@@ -179,10 +180,10 @@ class Ui:
             pieces.append(f"came too late: {text}" if text else "came too late")
         self._say(line + ", ".join(pieces))
 
-    def failed(self, rnd: LocalRound, error: BaseException) -> None:
-        """This silo's round failed."""
+    def failed(self, round_index: int, error: BaseException) -> None:
+        """This silo's round failed, or what domo does for it."""
         text = (
-            f"error: round {rnd.round_index + 1} failed here: {type(error).__name__}: {error} "
+            f"error: round {round_index + 1} failed here: {type(error).__name__}: {error} "
             "(reported to the coordinator; it is tried again)"
         )
         self._warn(text, "red")

@@ -187,7 +187,10 @@ class Control:
             stage, for_s, activity, stuck, _ = doing
             fields["doing"] = pb.Doing(stage=stage, for_s=for_s, activity=activity, stuck=stuck)
         fields |= {"bytes_sent": counts.bytes_sent, "bytes_received": counts.bytes_received}
+        said = fields["network"] = counts.network
         answer = self._session.once(self._naming(self._stub.Report, pb.ReportRequest(**fields)))
+        if counts.network == said:
+            counts.network = ""
         counts.heard_at = time.monotonic()
         self._session.report_after(answer.next_s)
         return str(pb.Directive.Name(answer.directive))

@@ -182,6 +182,7 @@ class Session:
             began = began or time.monotonic()
             self.counts.retries += 1
             error = state.outcome.exception() if state.outcome else None
+            self.counts.network = sendable(str(error))
             wait = state.next_action.sleep if state.next_action else 0.0
             for_s = time.monotonic() - began
             so_far = f", for {duration(for_s)} now" if for_s >= 1 else ""

@@ -26,6 +26,7 @@ class Counts:
         seconds: Spent in each activity.
         bytes_sent: Of vectors, as they were on the wire.
         bytes_received: Likewise.
+        network: What a call met that was made again, since the last heartbeat that was heard.
         heard_at: When the coordinator last answered a heartbeat, monotonic seconds.
     """
 
@@ -38,6 +39,7 @@ class Counts:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0.0))
     bytes_sent: int = 0
     bytes_received: int = 0
+    network: str = ""
     heard_at: float | None = None
     _begun: float = 0.0
 

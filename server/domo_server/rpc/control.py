@@ -36,7 +36,7 @@ from domo_server.rpc.offers import offer_of, role_of, why_not
 from domo_server.silos.certificate_expiry import peer_end
 from domo_server.silos.doing import heard
 from domo_server.silos.session import Process
-from domo_server.silos.silo_log import resources
+from domo_server.silos.silo_log import printable, resources
 from domo_server.store.rows import Enrolment
 
 UPLOADS = {
@@ -220,6 +220,9 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.loss = request.loss if has_loss else None
         session.longest_step_s = seconds(request, "longest_step_s")
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
+        if request.network and session.counted:  # else it is why there was no session
+            text = f"{session.silo_id}: its network: {printable(request.network)}"
+            self._coordinator.events.say(kinds.NETWORK, text, session.run_id, session.silo_id)
         session.counted = True
         said = request.resources if request.HasField("resources") else None
         session.resources = None if said is None else resources(said)
