@@ -5,7 +5,7 @@ PYTHON ?= python3
 export PYTHONPATH := .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format protos oldest golden simulate bench chaos crash-points soak up down clean
+.PHONY: help setup demo test check format protos oldest golden simulate bench day crash-points soak up down clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -57,8 +57,8 @@ simulate: $(RUNS)  ## DOMO on digits in one process, no network
 bench: setup  ## Cost of a local step against torch's SGD
 	@$(BIN)/python benchmarks/local_step.py
 
-chaos: setup  ## Kill processes of a federation at random and compare the bytes: 20 minutes
-	@$(BIN)/python benchmarks/chaos.py
+day: setup  ## A day of a federation in short: 60 faults over 200 rounds, and the same bytes: 20 minutes
+	@$(BIN)/python -m benchmarks.day
 
 crash-points: setup  ## Every kind of death at every instant of a commit: 10 minutes
 	@CRASH_ALL=1 $(BIN)/pytest -q tests/integration/test_crash_points.py

@@ -93,6 +93,7 @@ class Proxy:
         self._closed = False
         self._clear = threading.Event()
         self._clear.set()
+        self._answer: bytes | None = None
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._small(self._listener)
@@ -121,6 +122,9 @@ class Proxy:
                 if self._closed:
                     client.close()
                     return
+                if self._answer is not None:
+                    self._start(self._say, client, self._answer)
+                    continue
                 server = socket.socket()
                 self._small(server)
                 server.settimeout(10)
@@ -147,8 +151,8 @@ class Proxy:
                 self._clear.wait()
                 if self._forgets(connection):
                     continue
-                if self._buckets is not None:
-                    self._buckets[direction].take(size)
+                if (buckets := self._buckets) is not None:
+                    buckets[direction].take(size)
                     self._clear.wait()
                 passing, cut = self._pass(buffer[:size], direction)
                 sink.sendall(buffer[:passing])
@@ -156,6 +160,12 @@ class Proxy:
                 if cut:
                     break
         connection.cut()
+
+    def _say(self, client: socket.socket, answer: bytes) -> None:
+        with client, contextlib.suppress(OSError):
+            client.settimeout(5)
+            if answer and client.recv(CHUNK):
+                client.sendall(answer)
 
     def _forgets(self, connection: _Connection) -> bool:
         now = time.monotonic()
@@ -197,6 +207,27 @@ class Proxy:
     def restore(self) -> None:
         """The cable is in again; what the kernels still hold goes on its way."""
         self._clear.set()
+
+    def answer(self, answer: bytes | None) -> None:
+        """Cut all, and answer each new connection with this, as a middle box does; b"": close it.
+
+        None: connect them to the target again.
+        """
+        with self._lock:
+            self._answer = answer
+        if answer is not None:
+            self.cut()
+
+    def slow(self, rate: float | None) -> None:
+        """From now on so many bytes per second in each direction; None: no limit."""
+        self._buckets = None if rate is None else (_Bucket(rate), _Bucket(rate))
+
+    def damage(self, direction: int, ahead: int) -> None:
+        """Damage the byte that comes after so many others."""
+        with self._lock:
+            self._flips[direction] = sorted(
+                [*self._flips[direction], self._bytes[direction] + ahead]
+            )
 
     def cut(self) -> None:
         """Cut all connections."""

@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import domo_client
-from tests.support.live.chaos import Plan
-from tests.support.live.killable import COORDINATOR, RUN_ID, SILOS, Federation, started, until
+from tests.support.live.killable import (
+    COORDINATOR,
+    RUN_ID,
+    SILOS,
+    Federation,
+    started,
+    table,
+    until,
+)
+
+TASK = "tests.support.tasks.chaos:ChaosTask"
 
 
 class Usage(NamedTuple):
@@ -54,7 +63,7 @@ def over_rounds(folder: Path, at: Sequence[int], limit_s: float) -> dict[int, di
     Returns:
         What each process held after so many rounds. The run is paused for a look.
     """
-    run = Plan("FedAvgSLM", at[-1] + 50, 0, 1.0, num_steps=1).run
+    run = table(TASK, at[-1] + 50, method="FedAvgSLM")
     found: dict[int, dict[str, Usage]] = {}
     with started(folder, run, 0.0, limit_s) as fed:
         end = time.monotonic() + limit_s
@@ -86,7 +95,7 @@ def idle(
         Heartbeats and questions of all silos.
     """
     num_reports, num_polls = int(hours * 3600 / 2), int(hours * 3600 / 20)
-    run = Plan("DOMO", 1, 0, 1.0).run
+    run = table(TASK, 1)
     fed = Federation(folder, run, queued=False, long_poll_s=0.01)
     try:
         fed.start(COORDINATOR)
@@ -122,7 +131,7 @@ def silent(folder: Path, seconds: float, limit_s: float) -> dict[str, tuple[Usag
     Returns:
         What each process held as the step began and as it was about to end.
     """
-    run = Plan("DOMO", 1, 0, 1.0, num_steps=1).run
+    run = table(TASK, 1)
     with started(folder, run, seconds, limit_s, report_interval_s=0.2) as fed:
         time.sleep(3.0)
         first = {n: settled(p.pid, 0.5) for n, p in fed.processes.items()}

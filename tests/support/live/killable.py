@@ -49,15 +49,36 @@ def free_port() -> int:
     raise AssertionError("no port is free")
 
 
+def table(task: str, num_rounds: int, **other: Any) -> dict[str, Any]:
+    """The configuration of a run of all four silos, as [[runs]] has it."""
+    return {
+        "name": "chaos",
+        "task": task,
+        "num_rounds": num_rounds,
+        "roster": list(SILOS),
+        "local_steps": 1,
+        "batch_size": 8,
+        "local_lr": 0.02,
+        "initial_model": "x0.safetensors",
+        **other,
+    }
+
+
 class Federation:
     """One coordinator and four silos that can be killed and started again.
 
     Args:
         folder: An empty folder.
-        run: The configuration of a run named "chaos" of a `tests.support.tasks.chaos`.
+        run: A `table`, of a task such as `tests.support.tasks.chaos`.
         step_s: How long its local steps sleep.
         queued: Whether the coordinator has the run.
+        workers: Loader processes of each silo.
+        disks: Where the state of a process lies, by its name; in the folder by default.
         server: Keys of [server].
+
+    Attributes:
+        via: Addresses through which silos reach the coordinator, by name; else its own.
+        mark: In the environment of every process of this federation.
     """
 
     def __init__(
@@ -67,10 +88,14 @@ class Federation:
         step_s: float = 0.0,
         *,
         queued: bool = True,
+        workers: int = 0,
+        disks: Mapping[str, Path] | None = None,
         **server: Any,
     ):
-        self.folder, self._run = folder, run
-        self.state_dir = folder / "coordinator"
+        self.folder, self._run, self._workers = folder, run, workers
+        self._disks, self.via = disks or {}, dict[str, str]()
+        self.mark = f"FEDERATION={folder}"
+        self.state_dir = self._disks.get(COORDINATOR, folder) / "coordinator"
         self.address, page = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.url = f"http://{page}/api/v1"
         self.processes: dict[str, Process] = {}
@@ -91,25 +116,46 @@ class Federation:
         ]
         (folder / "federation.toml").write_text("".join(lines))
 
-    def start(self, name: str) -> None:
-        """Start a process, and do not wait for it."""
+    def state_of(self, name: str) -> Path:
+        """The state folder of a silo."""
+        return self._disks.get(name, self.folder) / f"state-{name}"
+
+    def command(self, name: str, /, **other: object) -> list[str]:
+        """What starts a process; `other`: flags of a silo with another value than usual."""
         if name == COORDINATOR:
-            command = ["domo-server", "--config", str(self.folder / "federation.toml")]
-        else:
-            command = [
-                "domo-client",
-                "--server",
-                self.address,
-                "--name",
-                name,
-                "--task",
-                self._run["task"],
-            ]
-            command += ["--state-dir", str(self.folder / f"state-{name}")]
-            command += ["--data", str(self.data[name])]
+            return ["domo-server", "--config", str(self.folder / "federation.toml")]
+        flags = {
+            "server": self.via.get(name, self.address),
+            "name": name,
+            "task": self._run["task"],
+            "state-dir": self.state_of(name),
+            "data": self.data[name],
+            "workers": self._workers,
+        } | {key.replace("_", "-"): value for key, value in other.items()}
+        return ["domo-client", *(str(part) for k, v in flags.items() for part in (f"--{k}", v))]
+
+    def process(self, name: str, /, **other: object) -> Process:
+        """A process of this federation that is none of those in `processes`."""
         self._starts += 1
         log = self.folder / f"{name}-{self._starts:03d}.log"
-        self.processes[name] = Process(command, log, self.folder)
+        key, _, value = self.mark.partition("=")
+        return Process(self.command(name, **other), log, self.folder, **{key: value})
+
+    def start(self, name: str, /, **other: object) -> None:
+        """Start a process, and do not wait for it."""
+        self.processes[name] = self.process(name, **other)
+
+    def all_processes(self) -> dict[int, str]:
+        """What runs of this federation, orphans too: command lines by pid."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdecimal() and self.mark.encode() in (
+                    entry / "environ"
+                ).read_bytes().split(b"\0"):
+                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                    found[int(entry.name)] = line
+        return {pid: line for pid, line in found.items() if line}  # not those that ended
 
     def kill(self, name: str) -> None:
         process = self.processes[name]
@@ -156,7 +202,7 @@ class Federation:
                 "receiving": (run / "spool", uploads),
             }
         else:
-            own = self.folder / f"state-{name}"
+            own = self.state_of(name)
             places = {
                 "fetch": (own / "vectors", "*.part"),
                 "upload": (run / "spool", uploads),
@@ -180,6 +226,9 @@ class Federation:
     def close(self) -> None:
         for process in self.processes.values():
             process.kill()
+        for pid in self.all_processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
