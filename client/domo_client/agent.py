@@ -115,6 +115,23 @@ def parse_device(text: str) -> torch.device:
     return device
 
 
+def check_workers(count: int) -> None:
+    """Whether loader processes can be had here.
+
+    Raises:
+        ConfigError: They cannot, such as in a container without shared memory.
+    """
+    if not count:
+        return
+    try:
+        torch.multiprocessing.get_context().Lock()
+    except OSError as error:
+        raise ConfigError(
+            f"--workers {count}: no loader process can run here, as there is no shared memory that "
+            f"can be written (/dev/shm: {error.strerror}); mount it, or give --workers 0"
+        ) from None
+
+
 def parse_shard(text: str | None) -> tuple[int, int] | None:
     """`i/K`, 0 <= i < K.
 

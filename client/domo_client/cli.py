@@ -12,13 +12,12 @@ import socket
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from platformdirs import user_cache_path, user_state_path
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo.names import plain
@@ -26,6 +25,7 @@ from domo.ops.command_app import Version, make_app
 from domo.ops.console import friendly_errors, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
+from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
 
 if TYPE_CHECKING:
@@ -53,8 +53,12 @@ def host_name() -> str:
 
 
 def default_state(name: str) -> Path:
-    """Where a silo of this name keeps its state."""
-    return user_state_path("domo") / "silos" / name
+    """Where a silo of this name keeps its state.
+
+    Raises:
+        ConfigError: The user has no home.
+    """
+    return user_state("the silo's state") / "silos" / name
 
 
 @app.callback(invoke_without_command=True)
@@ -78,7 +82,13 @@ def main_command(
         raise ConfigError(f"--data {flags.data}: there is no such folder")
     import torch  # after what is wrong without it
 
-    from domo_client.agent import AgentOptions, parse_device, parse_shard, run_agent
+    from domo_client.agent import (
+        AgentOptions,
+        check_workers,
+        parse_device,
+        parse_shard,
+        run_agent,
+    )
     from domo_client.loop.connect import connect
     from domo_client.observe.messages import Ui, certificate_note
     from domo_client.observe.prometheus import SiloMetrics
@@ -86,6 +96,7 @@ def main_command(
     silo_id = flags.name or host_name()
     log_context(silo=silo_id)
     where = parse_device(flags.device)
+    check_workers(flags.workers)
     agent_options = AgentOptions(
         data=flags.data,
         shard=parse_shard(flags.shard),
@@ -94,7 +105,7 @@ def main_command(
         autocast=torch.bfloat16 if flags.precision == "bf16" else None,
         num_workers=flags.workers,
         role=flags.role,
-        cache=user_cache_path("domo"),
+        cache=user_cache(),
     )
     ui = Ui(["domo-client", *sys.argv[1:]], certificate_note(flags.tls))
     heed_sigterm()
@@ -219,10 +230,14 @@ def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":
     if not os.environ.get("DOMO_LOG_LEVEL"):
         logging.getLogger("domo.tasks").setLevel(logging.ERROR)  # its warnings are findings
     silo_id = flags.name or host_name()
+    state_dir = flags.state_dir
+    if state_dir is None:
+        with suppress(ConfigError):  # no home: a finding
+            state_dir = default_state(silo_id)
     return Setup(
         server=flags.server,
         name=silo_id,
-        state_dir=flags.state_dir or default_state(silo_id),
+        state_dir=state_dir,
         data=flags.data,
         shard=flags.shard,
         tasks=tuple(flags.task or ()),

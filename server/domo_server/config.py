@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from platformdirs import user_state_path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
@@ -13,6 +12,7 @@ from domo.errors import ConfigError, StateError
 from domo.ops.addresses import is_loopback, listen_address
 from domo.ops.config_file import load_toml, validate, validate_all
 from domo.run_config import RunConfig
+from domo.storage.home import user_state
 from domo_proto.channel import TlsFiles
 
 PREFIX = "DOMO_SERVER_"
@@ -76,6 +76,16 @@ class WebhookConfig(BaseModel):
         return self
 
 
+def default_state() -> Path:
+    """Where a coordinator keeps its state.
+
+    Raises:
+        ConfigError: The user has no home.
+    """
+    flag = "--state-dir, or state_dir in [server]"
+    return user_state("the coordinator's state", flag) / "coordinator"
+
+
 class ServerConfig(BaseSettings):
     """The table [server]."""
 
@@ -87,7 +97,7 @@ class ServerConfig(BaseSettings):
     """host:port for silos."""
     dashboard: str | None = None
     """host:port for REST and the page; 127.0.0.1:8080 or the next free port by default."""
-    state_dir: Path = Field(default_factory=lambda: user_state_path("domo") / "coordinator")
+    state_dir: Path = Field(default_factory=default_state)
     """Runs, checkpoints, database, admin token."""
     database: str | None = None
     """SQLAlchemy URL; a SQLite file in state_dir by default."""

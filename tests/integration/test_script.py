@@ -41,9 +41,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def one_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The CPU, and state folders of the test's own."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(
-        "domo_client.loop.connect.user_state_path", lambda *a, **k: tmp_path / "state"
-    )
+    monkeypatch.setattr("domo_client.loop.connect.user_state", lambda *a: tmp_path / "state")
     monkeypatch.chdir(tmp_path)
 
 

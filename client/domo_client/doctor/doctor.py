@@ -50,7 +50,8 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
     report.run("device", lambda: machine.device(setup, facts))
     report.run("state folder", lambda: machine.state_folder(setup))
     report.run("disk space", lambda: machine.space(setup, facts))
-    report.run("shared memory", lambda: machine.shared_memory(setup))
+    if not report.run("shared memory", lambda: machine.shared_memory(setup)):
+        setup = replace(setup, workers=0)  # what follows is seen without them
     if report.run("data folder", lambda: training.folder(setup)):
         report.run("data", lambda: training.data(setup, facts))
         report.run("inputs", lambda: inputs.inputs(setup, facts))

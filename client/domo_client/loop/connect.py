@@ -4,14 +4,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from platformdirs import user_state_path
-
 from domo.errors import ConfigError
 from domo.names import is_name
 from domo.ops.addresses import grpc_address, is_loopback
 from domo.ops.console import complain
 from domo.stages.now import in_stage
 from domo.stages.watch import Watch
+from domo.storage.home import temporary_in, user_state
 from domo_client.loop.silo import Silo
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import FIRST_CONNECT_S, Session
@@ -58,7 +57,8 @@ def connect(
             does not move on, with its place; and when it does again.
 
     Raises:
-        ConfigError: A bad address, or no TLS to another machine without `insecure`.
+        ConfigError: A bad address, no TLS to another machine without `insecure`, or no folder for
+            the state.
         StateError: The state folder is in use.
         CoordinatorUnavailableError: Nobody answers.
         SiloConflictError: The name is taken.
@@ -86,9 +86,11 @@ def connect(
         watch = Watch(lambda text: on_stuck(f"{silo}: {text}"))
         watch.start()
         failed.callback(watch.stop)
+        folder = state_dir or user_state("the silo's state", "state_dir") / "silos" / silo
         with in_stage("state"):
-            state = SiloState(state_dir or user_state_path("domo") / "silos" / silo)
+            state = SiloState(folder)
         failed.callback(state.close)
+        temporary_in(state.folder)
         state.use_as(silo)
         longest = first_connect_s
         if longest is None and not state.knows(server):

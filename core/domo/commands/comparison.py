@@ -11,6 +11,7 @@ from domo.errors import ConfigError
 from domo.ops.console import console, say
 from domo.ops.words import counted
 from domo.simulated import ModelRecord
+from domo.storage.home import make_results_folder
 
 
 def run_comparison(
@@ -29,7 +30,7 @@ def run_comparison(
         f"{counted(config.expected_silos, 'silo')}, similarity {100 * config.similarity:g} %, "
         f"{counted(config.num_rounds, 'round')}"
     )
-    out.mkdir(parents=True, exist_ok=True)
+    make_results_folder(out)
     began = time.perf_counter()
     place = out / interrupted.PART
     done = interrupted.load_part(place, config) if resume else {}

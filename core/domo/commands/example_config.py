@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from domo.errors import ConfigError
 from domo.run_config import RunConfig
 
 WIDTH = 96
@@ -58,6 +59,7 @@ SHOWN: Mapping[str, Any] = {
     "limits": "no medical images",
     "notes": "see the study's protocol",
     "dashboard": "127.0.0.1:8080",
+    "state_dir": "/var/lib/domo/coordinator",
     "tls": {"cert": "server.pem", "key": "server.key", "client_ca": "ca.pem"},
     "trackers": {"tensorboard_dir": "tensorboard"},
     "database": "postgresql+psycopg://domo@db/domo",
@@ -82,7 +84,10 @@ def keys(model: type[BaseModel], given: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a table: for each key what it means, and its value, or its default behind #."""
     notes = notes_of(model)
     for name, field in model.model_fields.items():
-        default = field.get_default(call_default_factory=True)
+        try:
+            default = field.get_default(call_default_factory=True)
+        except ConfigError:  # a folder in the user's home, where there is none
+            default = None
         yield from ["", *comment(notes.get(name, ""))]
         if name in given:
             yield f"{name} = {toml(given[name])}"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from platformdirs import user_cache_path
 
 from domo.errors import ConfigError
 from domo.ops.command_app import Version, make_app
@@ -23,6 +22,7 @@ from domo.ops.exit_codes import OF_ERRORS, TERMINATED
 from domo.ops.logs import setup_logging
 from domo.remote import complete
 from domo.remote.cli import DASHBOARD, Server, remote_app
+from domo.storage.home import user_cache
 
 app = make_app(
     "domo", "Cross-silo federated learning with coordinated momenta.", no_args_is_help=True
@@ -48,7 +48,7 @@ def main() -> None:
 
 def data_root(given: Path | None) -> Path:
     """Where a task's data lies."""
-    return given or user_cache_path("domo")
+    return given or user_cache()
 
 
 @app.callback()

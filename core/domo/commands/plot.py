@@ -1,5 +1,6 @@
 """A picture of a comparison: one line for each method, labelled where it ends."""
 
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ def plot(c: Comparison, path: Path) -> None:
     Raises:
         ConfigError: matplotlib is not installed; says how to get it.
     """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # that its cache has no home
     try:
         import matplotlib
     except ImportError:

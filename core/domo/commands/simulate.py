@@ -32,6 +32,7 @@ from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulated import Held, ModelRecord, SimulationResult
 from domo.simulation import SimulatedSilo, simulate
+from domo.storage.home import make_results_folder
 from domo.tasks.base import Task
 from domo.training.falling_apart import CurvePoint, advice, falls, point
 
@@ -88,7 +89,7 @@ def run_and_keep(
     Raises:
         ConfigError: Nothing was interrupted there, or it was another run.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_results_folder(out)
     began = time.perf_counter()
     curve: list[CurvePoint] = []
     samples = {s.silo_id: len(s.train) for s in silos if s.train is not None}

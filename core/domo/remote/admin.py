@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from platformdirs import user_state_path
-
 from domo.api.client import Coordinator
 from domo.errors import ConfigError
 from domo.ops.config_file import load_runs, validate, validate_all
@@ -15,6 +13,7 @@ from domo.ops.console import confirm, say
 from domo.ops.words import counted
 from domo.remote.which import find_run, here
 from domo.run_config import RunConfig
+from domo.storage.home import user_state
 
 REBIND = (
     "The name {silo} is bound to the state folder that it joined with. After this the next "
@@ -25,9 +24,12 @@ REBIND = (
 REBOUND = "the name {silo} is free for one other state folder; start its domo-client"
 
 
-def default_token_file() -> Path:
-    """Where a coordinator on this machine keeps the admin's token by default."""
-    return user_state_path("domo") / "coordinator" / "admin-token"
+def default_token_file() -> Path | None:
+    """Where a coordinator on this machine keeps the admin's token by default; None: nowhere."""
+    try:
+        return user_state("the admin's token") / "coordinator" / "admin-token"
+    except ConfigError:
+        return None
 
 
 def find_token(token_file: Path | None) -> str:
@@ -43,6 +45,12 @@ def find_token(token_file: Path | None) -> str:
     if token_file is None and told:
         return _token(told, "DOMO_ADMIN_TOKEN")
     path = token_file or default_token_file()
+    if path is None:
+        raise ConfigError(
+            "this needs the admin's token, and there is no home folder here to look for it. It "
+            "lies in the coordinator's state folder as admin-token: give --token-file, or set "
+            "DOMO_ADMIN_TOKEN"
+        )
     try:
         return _token(path.read_text(encoding="utf-8", errors="replace"), str(path))
     except OSError as error:

@@ -8,7 +8,13 @@ from torch import nn
 
 from domo.errors import ConfigError, TaskError
 from domo.run_config import RunConfig
-from domo_client.agent import MissingDataError, parse_device, parse_shard, prepare
+from domo_client.agent import (
+    MissingDataError,
+    check_workers,
+    parse_device,
+    parse_shard,
+    prepare,
+)
 from domo_client.observe.messages import Ui
 from domo_client.rpc.control import Offer
 from tests.support.live.silos import options
@@ -212,3 +218,16 @@ def test_shards() -> None:
     for text in ("4/4", "1", "a/b", "-1/4", "1/0", "", "/", "²/4", "1/4/4", "0.5/1"):
         with pytest.raises(ConfigError, match="--shard must be i/K with 0 <= i < K"):
             parse_shard(text)
+
+
+def test_loader_processes_without_shared_memory_are_refused_before_joining(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_lock(self: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    check_workers(2)
+    monkeypatch.setattr("multiprocessing.context.BaseContext.Lock", no_lock)
+    check_workers(0)
+    with pytest.raises(ConfigError, match=r"--workers 2: .*\(/dev/shm: Read-only file system\)"):
+        check_workers(2)

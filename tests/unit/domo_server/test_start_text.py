@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from domo.api.client import DASHBOARD
-from domo.remote.admin import default_token_file
 from domo_server.cli import _banner
-from domo_server.config import ServerConfig, TlsConfig
+from domo_server.config import ServerConfig, TlsConfig, default_state
 from domo_server.startup import Started
 
 PEM = Path("x.pem")
@@ -47,8 +46,8 @@ def test_the_command_of_a_silo(
 @pytest.mark.parametrize(
     ("state", "url", "flags"),
     [
-        (default_token_file().parent, DASHBOARD, ""),
-        (default_token_file().parent, "http://127.0.0.1:8081", " --server http://127.0.0.1:8081"),
+        (default_state(), DASHBOARD, ""),
+        (default_state(), "http://127.0.0.1:8081", " --server http://127.0.0.1:8081"),
         (Path("/srv/my state"), DASHBOARD, " --token-file '/srv/my state/admin-token'"),
     ],
 )

@@ -27,7 +27,7 @@ class Setup:
 
     server: str | None
     name: str
-    state_dir: Path
+    state_dir: Path | None
     data: Path | None = None
     shard: str | None = None
     tasks: Sequence[str] = ()

@@ -20,7 +20,7 @@ from domo.ops.folder_checks import (
     files_in,
     human_size,
 )
-from domo_client.agent import parse_device
+from domo_client.agent import check_workers, parse_device
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.telemetry.resources import available_memory
 
@@ -73,11 +73,17 @@ def _mend_device(text: str) -> str:
 
 def state_folder(setup: Setup) -> Iterator[Finding]:
     """Whether the state folder can be written and is not in use."""
+    if setup.state_dir is None:
+        yield problem("there is no home folder here for what a silo remembers", "give --state-dir")
+        return
     yield from check_folder(setup.state_dir, "domo-client")
 
 
 def space(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """Whether the state folder has room for the model."""
+    if setup.state_dir is None:
+        yield unchecked("there is no state folder")
+        return
     if facts.model_bytes is None:
         yield check_space(setup.state_dir, SMALL_DISK, "the least; the model's size is not known")
         return
@@ -93,8 +99,11 @@ def shared_memory(setup: Setup) -> Iterator[Finding]:
     if not setup.workers:
         yield ok("not needed without loader processes (--workers 0)")
         return
-    if not SHM.is_dir():
-        yield unchecked(f"there is no {SHM} here")
+    try:
+        check_workers(setup.workers)
+    except ConfigError as error:
+        text, _, mend = str(error).partition("; ")
+        yield problem(text, mend)
         return
     free = shutil.disk_usage(SHM).free
     wanted = setup.workers * SHM_PER_WORKER

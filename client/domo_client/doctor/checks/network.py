@@ -287,8 +287,8 @@ def _clock_alone(setup: Setup, facts: Facts, url: str) -> Finding:
     )
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path | None) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.is_file()]
+        return [path for path in folder.iterdir() if path.is_file()] if folder else []
     except OSError:
         return []

@@ -1,11 +1,11 @@
 """Task, data, and a few steps as in a round. Nothing is sent."""
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from platformdirs import user_cache_path
 
 from domo.errors import ConfigError, DataError, DivergenceError, DomoError
 from domo.model.flat import FlatModel
@@ -19,6 +19,7 @@ from domo.ops.findings import (
     warning,
 )
 from domo.run_config import RunConfig
+from domo.storage.home import user_cache
 from domo.tasks import is_named, load_task
 from domo.training.batches import configure_torch
 from domo.training.initial import build_model, task_of
@@ -125,7 +126,7 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
         autocast=None,
         num_workers=setup.workers,
         role=setup.role,
-        cache=user_cache_path("domo"),
+        cache=user_cache(),
     )
     for name in _tasks(setup, facts):
         offer = Offer("doctor", "doctor", name, _config(name, facts))
@@ -160,6 +161,15 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """A few steps on the device, and a test batch."""
     if not facts.works:
         yield unchecked("no task with its data is ready")
+        return
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        yield unchecked(
+            "no folder for temporary files can be written, and torch needs one",
+            "set TMPDIR; a silo takes its state folder for them",
+        )
+        return
     for name, work in facts.works.items():
         assert facts.device is not None
         configure_torch(1, facts.device)

@@ -130,8 +130,11 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_run(tmp_path):
     (tmp_path / "file").write_text("")
     for more in ((), ("--compare", "DOMO")):
         result = domo("simulate", *QUICK, "--out", "file/x", *more)
-        assert result.exit_code == 1
-        assert result.stderr == "error: Not a directory: file/x\n"
+        assert result.exit_code == 2
+        assert result.stderr == (
+            "error: the results have no place: file/x cannot be written (Not a directory); give "
+            "another folder as --out\n"
+        )
         assert "round 1" not in result.stdout
 
 
