@@ -16,6 +16,7 @@ from domo.errors import ConfigError, TaskError
 from domo.inputs.images import ImageSettings
 from domo.model.card import card_in
 from domo.model.card_text import markdown
+from domo.model.given import load_given
 from domo.model.layout import Layout, Section
 from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile
@@ -253,11 +254,8 @@ def write(file: TensorFile, layout: Layout, form: Format, task: Task | None, pat
         torch.save(state_dict(file, layout), path)
     if task is not None:
         module = build_model(task, 0)
-        try:
-            module.load_state_dict(state_dict(file, layout))
-        except RuntimeError as error:
-            told = " ".join(str(error).split())  # torch's has many lines
-            raise TaskError(f"the model is not one of the task's: {told}") from None
+        if differs := load_given(module, state_dict(file, layout)):
+            raise TaskError(f"the model is not one of the task's: {differs}")
         notes.append("it loads into the task's module")
     return "; ".join(notes)
 

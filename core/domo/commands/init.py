@@ -1,5 +1,6 @@
 """What `domo init` does: a complete initial model in one file."""
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ from domo.training.initial import about_initial, build_initial
 
 log = logging.getLogger(__name__)
 
+INDEX = ".index.json"
+"""How the list of the parts ends that a large model is written in."""
 NEEDED = "it needs tensors by name, as torch.save(model.state_dict(), ...) makes"
 
 
@@ -70,17 +73,18 @@ def images_of(task_name: str, path: Path, run: str | None) -> ImageSettings | No
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by name from a safetensors file, or from a state dict that torch saved.
+    """Tensors by name: of a safetensors file or the index of several, or a state dict of torch.
+
+    A checkpoint that has one state dict, beside numbers and texts, is taken for that.
 
     Raises:
-        ConfigError: No such file, or not one of the two.
+        ConfigError: No such file, or none of these.
     """
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        named = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise ConfigError(f"--weights {path}: no such file") from None
+        named = _read(path)
+    except FileNotFoundError as error:  # safetensors says which in its text
+        part = error.filename or str(error).rpartition(": ")[2] or path
+        raise ConfigError(f"--weights {part}: no such file") from None
     except OSError as error:
         raise ConfigError(f"--weights {path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:  # an unpickler can raise anything, and says what is not for a user
@@ -90,13 +94,29 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         ) from None
     if not _named(named):
         inner = [k for k, v in named.items() if _named(v)] if isinstance(named, Mapping) else []
-        under = f". They lie under {shown(inner[0])!r} in it: save that alone" if inner else ""
-        raise ConfigError(f"--weights {path}: {NEEDED}{under}")
+        if len(inner) != 1:
+            under = f". {' and '.join(map(shown, inner[:3]))} in it are: save one alone"
+            raise ConfigError(f"--weights {path}: {NEEDED}{under if inner else ''}")
+        named = named[inner[0]]
     return dict(named)
+
+
+def _read(path: Path) -> Any:
+    if path.name.endswith(INDEX):
+        parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
+        found: dict[str, Tensor] = {}
+        for part in parts:
+            found |= _read(path.with_name(Path(part).name))
+        return found
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _named(value: Any) -> bool:
     """Whether it is tensors by name."""
-    return isinstance(value, Mapping) and all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in value.items()
+    return (
+        isinstance(value, Mapping)
+        and len(value) > 0
+        and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in value.items())
     )

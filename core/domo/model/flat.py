@@ -8,7 +8,8 @@ import xxhash
 from torch import Tensor, nn
 
 from domo.errors import StrayParameterError, TaskError
-from domo.model.layout import Layout, Section, plain, tensors_of
+from domo.model.layout import Layout, Section, tensors_of
+from domo.model.wrappers import plain, plain_names
 
 
 def as_bytes(tensors: list[Tensor]) -> Tensor:
@@ -62,6 +63,7 @@ class FlatModel:
             raise TaskError(f"the model is spread over devices {sorted(map(str, devices))}")
         if trainable[0].is_meta:
             raise TaskError("the model is on the device meta: its parameters have no values")
+        _check_apart(self.layout, {e.name: tensors[e.name][0] for e in self.layout.entries})
         self.params = trainable
         self.vector = torch.cat([p.detach().reshape(-1) for p in trainable])
         sizes = [p.numel() for p in trainable]
@@ -115,8 +117,10 @@ class FlatModel:
 
     def _put_back(self, name: str) -> None:
         """Make a buffer the one that it was: another one may be somebody else's memory."""
-        path, _, attribute = name.rpartition(".")
-        setattr(plain(self.module).get_submodule(path), attribute, self._own[name])
+        module = plain(self.module)
+        raw = next((n for n, short in plain_names(module).items() if short == name), name)
+        path, _, attribute = raw.rpartition(".")
+        setattr(module.get_submodule(path), attribute, self._own[name])
 
     @torch.no_grad()
     def read(self, section: Section) -> Tensor:
@@ -165,6 +169,23 @@ class FlatModel:
     def read_all(self) -> dict[Section, Tensor]:
         """Copies of all sections."""
         return {s: self.read(s) for s in Section}
+
+
+def _check_apart(layout: Layout, tensors: Mapping[str, Tensor]) -> None:
+    """See that no other tensor has a trainable parameter's memory: it would stay behind there.
+
+    Raises:
+        TaskError: Names the two.
+    """
+    places: dict[int, str] = {}
+    for e in layout.entries:  # named_parameters come first
+        own = tensors[e.name]
+        first = places.setdefault(own.data_ptr(), e.name) if own.numel() else e.name
+        if first != e.name and (own.requires_grad or tensors[first].requires_grad):
+            raise TaskError(
+                f"{first} and {e.name} are two tensors in one memory, and would part in training: "
+                "make them one (b.weight = a.weight), or give the second memory of its own (clone)"
+            )
 
 
 def _writable(tensor: Tensor) -> bool:

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from domo.errors import LayoutMismatchError, TaskError
+from domo.model.wrappers import plain, plain_names
 
-COMPILED = "_orig_mod"
-"""What `torch.compile` puts before the names of a module's tensors."""
 EXTRA = "_extra_state"
 """How `state_dict` calls what a module keeps beside its tensors."""
 
@@ -96,11 +95,12 @@ class Layout:
                 "Keep it in a buffer"
             )
         kept = {id(t): name for name, (t, _) in tensors.items()}
-        every = [
-            *plain(module).named_parameters(remove_duplicate=False),
-            *plain(module).named_buffers(remove_duplicate=False),
-        ]
-        named = [(_uncompiled(n), t) for n, t in every]
+        inner = plain(module)
+        every = [*inner.named_parameters(remove_duplicate=False)]
+        buffers = inner.named_buffers(remove_duplicate=False)
+        every += [(n, t) for n, t in buffers if _is_kept(inner, n)]  # type: ignore[misc]
+        short = plain_names(inner)
+        named = [(short[n], t) for n, t in every]
         aliases = {n: kept[id(t)] for n, t in named if id(t) in kept and n not in tensors}
         return Layout(tuple(entries), aliases)
 
@@ -152,7 +152,8 @@ class Layout:
         for name in [*theirs, *(n for n in ours if n not in theirs)]:
             a, b = theirs.get(name), ours.get(name)
             if a != b:
-                lines.append(f"{name}: the run has {_show(a)}, this silo has {_show(b)}")
+                said = [_show(e, of.aliases.get(name)) for e, of in ((a, self), (b, mine))]
+                lines.append(f"{name}: the run has {said[0]}, this silo has {said[1]}")
         lines = lines or ["the same tensors in another order, or tied in another way"]
         more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
         text = "the silo's model does not match the run's: " + "; ".join(lines[:3]) + more
@@ -186,8 +187,10 @@ class Layout:
         return out | {alias: out[name].clone() for alias, name in self.aliases.items()}
 
 
-def _show(entry: Entry | None) -> str:
-    return f"{entry.dtype}{list(entry.shape)} ({entry.section})" if entry else "no such tensor"
+def _show(entry: Entry | None, tied_to: str | None) -> str:
+    if entry is None:
+        return f"it tied to {tied_to}" if tied_to else "no such tensor"
+    return f"{entry.dtype}{list(entry.shape)} ({entry.section})"
 
 
 def _entry(name: str, tensor: Tensor, section: Section) -> Entry:
@@ -221,29 +224,22 @@ def _entry(name: str, tensor: Tensor, section: Section) -> Entry:
     return Entry(name, tuple(tensor.shape), dtype, section)
 
 
-def plain(module: nn.Module) -> nn.Module:
-    """The module itself, where `torch.compile` or a data-parallel wrapper holds it."""
-    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-    while True:
-        inner = module.module if isinstance(module, wrappers) else getattr(module, COMPILED, None)
-        if not isinstance(inner, nn.Module):
-            return module
-        module = inner
-
-
-def _uncompiled(name: str) -> str:
-    return name.replace(f"{COMPILED}.", "")
+def _is_kept(module: nn.Module, buffer: str) -> bool:
+    """Whether a buffer is in the state dict."""
+    path, _, own = buffer.rpartition(".")
+    return own not in module.get_submodule(path)._non_persistent_buffers_set
 
 
 def tensors_of(module: nn.Module) -> dict[str, tuple[Tensor, Section]]:
     """Every tensor that has a place, by the name that it is kept under."""
     module = plain(module)
+    short = plain_names(module)
     out: dict[str, tuple[Tensor, Section]] = {}
     for name, p in module.named_parameters():
-        out[_uncompiled(name)] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
+        out[short[name]] = (p, Section.TRAINABLE if p.requires_grad else Section.FROZEN)
+    parameters = {id(tensor) for tensor, _ in out.values()}
     for name, b in module.named_buffers():
-        path, _, own = name.rpartition(".")
-        if own not in module.get_submodule(path)._non_persistent_buffers_set:
+        if _is_kept(module, name) and id(b) not in parameters:  # else it is a tied name
             kind = Section.FLOAT_BUFFER if b.is_floating_point() else Section.INTEGER_BUFFER
-            out[_uncompiled(name)] = (b, kind)
+            out[short[name]] = (b, kind)
     return out

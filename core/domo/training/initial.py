@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from domo.errors import TaskError
 from domo.inputs.images import ImageSettings
 from domo.model.flat import FlatModel
-from domo.model.layout import Layout, Section, plain
+from domo.model.given import load_given
+from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
 from domo.run_config import RunConfig
 from domo.seeds import seed_for
@@ -18,6 +19,11 @@ from domo.stages.now import in_stage
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.training.task_errors import kind_of, task_errors
+
+CURE = (
+    "All tensors of the model have to be there, with its names and shapes: give other weights, or "
+    "load these in build_model, as far as they fit"
+)
 
 
 def task_of(config: RunConfig) -> Task:
@@ -39,12 +45,8 @@ def build_initial(
         TaskError: `weights` do not fit the model.
     """
     module = build_model(task, seed)
-    if weights is not None:
-        try:
-            plain(module).load_state_dict(dict(weights))
-        except RuntimeError as error:
-            told = " ".join(str(error).split())  # torch's has many lines
-            raise TaskError(f"the weights do not fit the task's model: {told}") from error
+    if weights is not None and (differs := load_given(module, weights)):
+        raise TaskError(f"the weights do not fit the task's model: {differs}. {CURE}")
     return whole(module)
 
 

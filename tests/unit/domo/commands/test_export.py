@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_and_changes_nothing(model: Path, tmp_path: Path) 
     assert "is named as torch" in refused("run", "--format", "safetensors", "--out", "m.pt")
     assert "there is no file x.safetensors" in refused("x.safetensors")
     assert "there is no model.safetensors in" in refused(str(tmp_path))
-    assert "not one of the task's: Error(s) in loading" in refused(
+    assert "the model is not one of the task's: weight is float32[4, 4], the model's" in refused(
         "run", "--task", f"{__name__}:Other"
     )
     assert "there is no module 'nowhere'" in refused("run", "--task", "nowhere:Own")

@@ -201,8 +201,9 @@ def test_init_refuses_what_is_no_model(tmp_path):
         told = refused("init", "digits", "--weights", name)
         assert told.startswith(f"--weights {name}: holds something else, or is damaged; it needs")
         assert "weights_only" not in told, "nobody is told to unpickle a stranger's file"
-    torch.save({"state_dict": {"a": torch.zeros(2)}, "epoch": 3}, tmp_path / "last.ckpt")
-    assert "They lie under 'state_dict' in it" in refused(
+    a = {"a": torch.zeros(2)}
+    torch.save({"model": a, "ema": a, "epoch": 3}, tmp_path / "last.ckpt")
+    assert "model and ema in it are: save one alone" in refused(
         "init", "digits", "--weights", "last.ckpt"
     )
     torch.save({0: torch.zeros(2)}, tmp_path / "numbered.pt")

@@ -137,7 +137,7 @@ def test_given_weights_are_used_or_refused() -> None:
     assert layout.num_params == vectors[Section.TRAINABLE].numel() == 23
     assert (vectors[Section.TRAINABLE] == 0.5).all()
     del weights["2.bias"]
-    with pytest.raises(TaskError, match=r"(?s)the weights do not fit the task's model: .*2\.bias"):
+    with pytest.raises(TaskError, match=r"do not fit the task's model: missing: 2\.bias\. All"):
         build_initial(ATask(), 1, weights)
 
 
