@@ -129,7 +129,7 @@ def test_without_its_residual_a_silo_begins_anew(
                 file.unlink()
 
     assert scene.train(lose) != undisturbed
-    assert "what the update of round 3 has left is not in" in caplog.text
+    assert "what rounding left of the update of round 3 is not in this silo's" in caplog.text
     assert scene.trained == list(range(NUM_ROUNDS))
 
 

@@ -4,7 +4,9 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,7 @@ class Reporter(threading.Thread):
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()
+        self._notes: deque[str] = deque()
 
     def run(self) -> None:
         """Until `stop`."""
@@ -99,7 +102,10 @@ class Reporter(threading.Thread):
         text, code = failure, ""
         if isinstance(failure, BaseException):
             text, code = describe(failure), code_of(failure)
-        fields = _said(p)
+        fields, notes = _said(p), list[str]()
+        with suppress(IndexError):
+            while True:
+                notes.append(self._notes.popleft())
         try:
             lines = self._tail.unheard() if self._tail else []
             now = time.monotonic()
@@ -112,6 +118,7 @@ class Reporter(threading.Thread):
                 log_lines=log_lines,
                 doing=self._watch.now(),
                 shares_log=self._tail is not None,
+                notes=notes,
             )
             if self._tail and lines:
                 self._tail.heard(lines[-1].number)
@@ -125,6 +132,7 @@ class Reporter(threading.Thread):
         except Exception as error:  # a bug; what the silo does in its rounds goes on
             log.error("this heartbeat could not be sent: %s", describe(error))
             log.debug("traceback", exc_info=True)
+        self._notes.extendleft(reversed(notes))  # with the next one
         return False
 
     def now(
@@ -145,6 +153,12 @@ class Reporter(threading.Thread):
         self.note(logging.ERROR, f"failed: {describe(error)}")
         self.beat(error)
         self.now("waiting", self.progress.run_id)
+
+    def tell(self, text: str) -> None:
+        """What is no failure, and people at both ends should know: a line here, an event there."""
+        log.warning("%s", text)
+        self._notes.append(text)
+        self.beat()
 
     def note(self, level: int, text: str) -> None:
         """A line of the silo's journal."""

@@ -58,6 +58,13 @@ class Outbox:
         self.has_unsaved = True
         try:
             with residuals.reading(offer.run_id, counted) as residual:
+                if counted is not None and residual is None:
+                    self._reporter.tell(
+                        f"error feedback begins anew in round {assignment.round_index + 1}: what "
+                        f"rounding left of the update of round {counted.round_index + 1} is not in "
+                        "this silo's state folder, as after an older copy of it, or of the "
+                        "coordinator's state, was restored"
+                    )
                 left = encode_result(result, residual, dtype)
         except (DivergenceError, *SHORT) as error:
             self.has_unsaved = False

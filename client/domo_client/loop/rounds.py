@@ -88,6 +88,7 @@ class Rounds:
         self._begin_testing()
         self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
+        self._furthest = state.newest_round(offer.run_id, offer.config.digest)
         self._backoff_s = FIRST_BACKOFF_S
 
     def _begin_testing(self) -> None:
@@ -148,9 +149,22 @@ class Rounds:
                 raise LostRunError(run_id, str(error)) from error
             raise
         self._reporter.waits_for = assignment.text if assignment.action == "ASK_AGAIN" else ""
+        if assignment.action in ("TRAIN", "EVALUATE"):
+            self._notice_a_way_back(assignment.round_index)
         if assignment.action != "ASK_AGAIN" and assignment.round_index < self._tested.model_index:
             self._begin_testing()  # the coordinator's state is an older copy
         return fetched
+
+    def _notice_a_way_back(self, r: int) -> None:
+        """After a crash a coordinator goes back one round at most; further back, it is told of."""
+        if r + 1 < self._furthest:
+            self._reporter.tell(
+                f"run {self._offer.run_id} is now in round {r + 1}, and this silo was in round "
+                f"{self._furthest + 1} of it: the coordinator's state is older than this silo's, "
+                "as after a backup was restored. The rounds since are made again"
+            )
+            self._furthest = r
+        self._furthest = max(self._furthest, r)
 
     def _end(self, assignment: Assignment[Announced]) -> Outcome:
         run_id = self._offer.run_id

@@ -211,6 +211,15 @@ class SiloState:
             return None
         return update
 
+    def newest_round(self, run_id: str, config_digest: str) -> int:
+        """The round of the newest update of a run that is known here; -1: none is."""
+        try:
+            body = json.loads((self.folder / "pending.json").read_text())
+            ours = body["run_id"] == run_id and body["basis"].startswith(f"{config_digest}/")
+            return int(body["round_index"]) if ours else -1
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return -1
+
     @property
     def pending_path(self) -> Path:
         """The bytes of the pending update."""

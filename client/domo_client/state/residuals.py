@@ -76,12 +76,6 @@ class Residuals:
         """
         path = self._find(run_id, counted)
         if path is None:
-            if counted is not None:
-                log.warning(
-                    "what the update of round %d has left is not in %s: error feedback begins anew",
-                    counted.round_index + 1,
-                    self._bytes[0].parent,
-                )
             yield None
             return
         with path.open("rb", buffering=0) as f:

@@ -46,6 +46,7 @@ SILO_STALLED = _kind("silo-stalled", "problem", "yellow", webhook="silo-stalled"
 SILO_MOVES_AGAIN = _kind("silo-moves-again", webhook="silo-moves-again")
 NETWORK = _kind("network", "problem", "yellow")
 SILO_FAILED = _kind("silo-failed", "problem", "red", webhook="silo-failed")
+SILO_NOTE = _kind("silo-note", "problem", "yellow")
 SILO_CONFLICT = _kind("silo-conflict", "problem", "red", webhook="silo-conflict")
 DECLINED = _kind("declined", "problem", "yellow")
 NO_PLACE = _kind("no-place", "problem", "yellow")

@@ -13,7 +13,7 @@ from domo.errors import (
     VersionError,
 )
 from domo.meaning.value import NOTHING, Meaning
-from domo.names import is_name
+from domo.names import is_name, shown
 from domo_proto import PRESENCE, PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import known_code
@@ -23,6 +23,7 @@ from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.rpc.access import (
+    MAX_TEXT,
     Callers,
     Context,
     answers,
@@ -39,6 +40,8 @@ from domo_server.silos.session import Process
 from domo_server.silos.silo_log import printable, resources
 from domo_server.store.rows import Enrolment
 
+MOST_NOTES = 4
+"""Of a silo in one heartbeat."""
 UPLOADS = {
     "absent": pb.ABSENT,
     "partial": pb.PARTIAL,
@@ -229,6 +232,11 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.now = heard(request.doing, session.now)
         session.log.hear(request.shares_log, request.log_lines)
         run = self._coordinator.queue.find(request.run_id) if request.run_id else None
+        for note in request.notes[:MOST_NOTES]:
+            text = f"{session.silo_id}: {shown(note[:MAX_TEXT])}"
+            self._coordinator.events.say(
+                kinds.SILO_NOTE, text, run.run_id if run else None, session.silo_id
+            )
         directive = pb.CONTINUE
         if request.failure:
             session.phase, text = "failed", request.failure[:2000]

@@ -60,6 +60,15 @@ def test_a_folder_that_becomes_another_silos_has_nothing_of_the_first_to_send(
     assert not state.residuals.has("1-r", Counted(0, "u"))
 
 
+def test_the_newest_round_that_is_known_of_a_run(state: SiloState) -> None:
+    assert state.newest_round("1-r", "c") == -1
+    state.save_pending("1-r", 6, "c/x", [(7, memoryview(b"abcd"))], 1, {})
+    assert state.newest_round("1-r", "c") == 6
+    assert state.newest_round("2-r", "c") == state.newest_round("1-r", "d") == -1
+    (state.folder / "pending.json").write_text("[]")
+    assert state.newest_round("1-r", "c") == -1
+
+
 # vectors
 
 
