@@ -92,7 +92,7 @@ def _holder(lock: Path) -> str | None:
         with lock.open(encoding="ascii", errors="replace") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:  # any other: the file system has no locks
                 return handle.read(20).strip() or "unknown"
     except OSError:
         pass

@@ -1,11 +1,15 @@
 """State folders, and other things that one process has for itself, at both ends."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 from typing import IO
 
 from domo.errors import StateError
+
+TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+"""What a file system says where another process has the lock."""
 
 
 def lock_folder(path: Path, what: str) -> IO[str]:
@@ -40,16 +44,21 @@ def lock_file(path: Path, taken: str) -> IO[str]:
         taken: What to say where another process holds it; `{pid}` becomes its process id.
 
     Raises:
-        StateError: Another process holds it.
+        StateError: Another process holds it, or the file system has no locks.
         OSError: It cannot be written.
     """
     handle = path.open("a+", encoding="ascii")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         handle.seek(0)
         pid = handle.read().strip() or "unknown"
         handle.close()
+        if error.errno not in TAKEN:
+            raise StateError(
+                f"the file system of {path} takes no locks ({error.strerror}), so nothing keeps "
+                "two processes apart there: use a folder on a local disk"
+            ) from None
         raise StateError(taken.replace("{pid}", pid)) from None
     handle.truncate(0)
     handle.write(str(os.getpid()))
