@@ -4,6 +4,7 @@ It uses the loop API like anybody else. Long-lived: it waits for further runs un
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,18 +33,19 @@ from domo.training.batches import BatchLoader
 from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
 from domo.training.ready import load_tests, load_train, look, look_of
-from domo.training.task_errors import task_errors
+from domo.training.task_errors import may_pass, task_errors
 from domo.training.task_round import run_task_round
+from domo_client.leftovers import give_back, process_as_it_was
 from domo_client.loop.rounds import Outcome
 from domo_client.loop.silo import Silo
+from domo_client.not_yet import NotYet, Pauses, see_folder
 from domo_client.observe.messages import Ui
+from domo_client.operator_signals import users_code
 from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
 
 log = logging.getLogger(__name__)
 
 CANNOT = "the model cannot be made ready here"
-PASSING = (OSError, MemoryError, torch.OutOfMemoryError)
-"""Why a look may fail and the same look succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,54 +100,6 @@ class NotAllowedError(TaskError):
     code = "task-not-allowed"
 
 
-def parse_device(text: str) -> torch.device:
-    """`auto`, `cpu`, `cuda` or `cuda:1`.
-
-    Raises:
-        ConfigError: No such device here.
-    """
-    if text == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(text)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).splitlines()[0]
-        raise ConfigError(f"--device {text}: not usable here ({first}); try auto or cpu") from None
-    return device
-
-
-def check_workers(count: int) -> None:
-    """Whether loader processes can be had here.
-
-    Raises:
-        ConfigError: They cannot, such as in a container without shared memory.
-    """
-    if not count:
-        return
-    try:
-        torch.multiprocessing.get_context().Lock()
-    except OSError as error:
-        raise ConfigError(
-            f"--workers {count}: no loader process can run here, as there is no shared memory that "
-            f"can be written (/dev/shm: {error.strerror}); mount it, or give --workers 0"
-        ) from None
-
-
-def parse_shard(text: str | None) -> tuple[int, int] | None:
-    """`i/K`, 0 <= i < K.
-
-    Raises:
-        ConfigError: Not of that form.
-    """
-    if text is None:
-        return None
-    index, _, count = text.partition("/")
-    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
-        raise ConfigError(f"--shard must be i/K with 0 <= i < K, such as 0/4; got {text!r}")
-    return int(index), int(count)
-
-
 def prepare(offer: Offer, options: AgentOptions) -> Work:
     """Load task, data and model of a run.
 
@@ -169,6 +123,8 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     if options.shard is not None:
         shard = Shard(*options.shard, similarity=config.similarity, seed=config.seed)
     root = options.data or options.cache
+    if options.data is not None:
+        see_folder(options.data)
     train = evaluation = None
     if options.role == "trainer":
         train = load_train(task, root, shard, options.num_workers)
@@ -194,9 +150,6 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
 def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tuple[str, ...]:
     """Take a batch of each kind through the task, before the silo enrols.
 
-    What memory, a disk or a loader process has failed in may pass, and is left to the round, which
-    is tried again.
-
     Returns:
         What is no fault, and may be no wish either.
 
@@ -207,14 +160,7 @@ def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tu
         flat = FlatModel(work.model)
     samples = len(work.train) if work.train else 0
     how = look_of(offer.config, silo_id, samples, options.autocast)
-    try:
-        return look(work.task, flat, work.train, work.evaluation, how)
-    except TaskError as error:
-        cause = error.__cause__
-        if isinstance(cause, PASSING) or "DataLoader worker" in str(cause):
-            log.warning("%s; the first round tries again", error)
-            return ()
-        raise
+    return look(work.task, flat, work.train, work.evaluation, how)
 
 
 def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) -> Outcome | None:
@@ -224,11 +170,13 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
         silo: Joined.
         options: The operator's.
         ui: Told what happens.
-        once: Return after the first run that this silo took part in, or declined.
+        once: Return after the first run that this silo took part in, or declined, or that ended
+            before this silo was ready for it. Data that are not there are a reason to decline.
 
     Returns:
         How the last run ended; None if it was declined.
     """
+    pauses = Pauses()
     ui.waiting()
     while True:
         try:
@@ -238,35 +186,37 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
             if once:
                 return None
             continue
+        if once and pauses.run_id not in ("", offer.run_id):
+            ui.lost(f"run {pauses.run_id} went on without this silo, which was not ready for it")
+            return None
+        began, outcome, is_lost = time.monotonic(), None, False
+        if offer.run_id != pauses.run_id:
+            ui.offered(offer)
         try:
-            outcome = _serve(silo, offer, options, ui)
+            outcome = _serve(silo, offer, options, ui, once)
         except LostRunError as error:
             ui.lost(str(error))
-        else:
-            if once:
-                return outcome
+            is_lost = True
+        give_back()
+        if isinstance(outcome, NotYet):
+            again_s = pauses.after(offer.run_id, time.monotonic() - began)
+            ui.not_ready(offer, outcome.here, again_s)
+            if silo.not_yet(offer, outcome.elsewhere, outcome.code, again_s):
+                continue
+            ui.lost(f"run {offer.run_id} has ended before this silo was ready for it")
+            outcome = None
+        if once and not is_lost:
+            return outcome
         ui.waiting()
 
 
-def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome | None:
+def _serve(
+    silo: Silo, offer: Offer, options: AgentOptions, ui: Ui, once: bool
+) -> Outcome | NotYet | None:
     """Take part in a run, or decline it; its model and data go with this call."""
     try:
-        ui.offered(offer)
-        silo.prepares(offer)
-        work = prepare(offer, options)
-        samples = len(work.train) if work.train else 0
-        tests = len(work.evaluation) if work.evaluation else 0
-        for note in look_at(work, offer, silo.connection.session.silo_id, options):
-            log.warning("%s: %s", offer.task, note)
-        ui.prepared(offer, samples, tests)
-        rounds = silo.rounds(
-            work.model, samples=samples, eval_samples=tests, meaning=work.meaning, offer=offer
-        )
-        for rnd in rounds:
-            _one_round(silo, work, rnd, options, ui)
-        assert silo.outcome is not None
-        ui.ended(silo.outcome)
-        return silo.outcome
+        with process_as_it_was():
+            return _take_part(silo, offer, options, ui)
     except LostRunError:
         raise
     except MissingDataError as error:
@@ -275,19 +225,44 @@ def _serve(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome |
     except DomoError as error:
         if error.retryable:
             raise
+        if may_pass(error) and not (once and isinstance(error, DataError)):
+            return NotYet.of(error, options.data)
         silo.decline(offer, str(error), code_of(error))
         ui.declined(offer.run_id, str(error))
     return None
+
+
+def _take_part(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome:
+    with task_errors(CANNOT), users_code():
+        silo.prepares(offer)
+        work = prepare(offer, options)
+        samples = len(work.train) if work.train else 0
+        tests = len(work.evaluation) if work.evaluation else 0
+        for note in look_at(work, offer, silo.connection.session.silo_id, options):
+            log.warning("%s: %s", offer.task, note)
+    ui.prepared(offer, samples, tests)
+    rounds = silo.rounds(
+        work.model, samples=samples, eval_samples=tests, meaning=work.meaning, offer=offer
+    )
+    for rnd in rounds:
+        _one_round(silo, work, rnd, options, ui)
+    assert silo.outcome is not None
+    ui.ended(silo.outcome)
+    return silo.outcome
 
 
 def _one_round(silo: Silo, work: Work, rnd: LocalRound, options: AgentOptions, ui: Ui) -> None:
     """A round; what its task raises is said, and the round comes again."""
     ui.round_begins(rnd)
     try:
-        result = run_task_round(work.task, rnd, work.train, work.evaluation, options.autocast)
+        with users_code():
+            data = (work.train, work.evaluation)
+            result = run_task_round(work.task, rnd, *data, options.autocast)
         if result is None and rnd.num_steps and not rnd.abandoned:
             raise IncompleteRoundError("no training data for a round of training", 0, rnd.num_steps)
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
         silo.fail(error)
         ui.failed(rnd.round_index, error)
     else:

@@ -14,19 +14,19 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo.names import plain
 from domo.ops.command_app import Version, make_app
-from domo.ops.console import friendly_errors, say
+from domo.ops.console import complain, friendly_errors, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
+from domo_client.operator_signals import listen
 
 if TYPE_CHECKING:
     import torch
@@ -78,17 +78,18 @@ def main_command(
         raise ConfigError(f"--role must be trainer or evaluator, got {flags.role!r}")
     if flags.precision not in ("float32", "bf16"):
         raise ConfigError(f"--precision must be float32 or bf16, got {flags.precision!r}")
-    if flags.data is not None and not flags.data.is_dir():
-        raise ConfigError(f"--data {flags.data}: there is no such folder")
+    if flags.data is not None and not os.path.isdir(flags.data):  # noqa: PTH112 - no error of a disk
+        if flags.once:
+            raise ConfigError(f"--data {flags.data}: there is no such folder")
+        complain(
+            f"--data {flags.data}: there is no such folder (yet). This silo joins and looks again "
+            "for each run that wants it. Ctrl-C ends it; or give another --data",
+            "yellow",
+        )
     import torch  # after what is wrong without it
 
-    from domo_client.agent import (
-        AgentOptions,
-        check_workers,
-        parse_device,
-        parse_shard,
-        run_agent,
-    )
+    from domo_client.agent import AgentOptions, run_agent
+    from domo_client.given import check_workers, parse_device, parse_shard
     from domo_client.loop.connect import connect
     from domo_client.observe.messages import Ui, certificate_note
     from domo_client.observe.prometheus import SiloMetrics
@@ -153,12 +154,8 @@ def heed_sigterm() -> None:
     Python ignores what a `__del__` raises, also the interrupt that came while it waited: torch's
     loader waits in its own for its processes. Such an interrupt is sent once more.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    listen()
     sys.unraisablehook = _interrupt_again
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:

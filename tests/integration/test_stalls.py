@@ -11,6 +11,7 @@ from domo.metrics import Sum
 from domo_server.monitor.monitor import CALM_S
 from domo_server.monitor.stall import BROKEN_S, COMING_S, ENROL_S
 from domo_server.runs.run import ROUND
+from domo_server.silos.session import NotReady
 from domo_server.silos.sessions import SILENT
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
 
@@ -135,6 +136,48 @@ def test_a_required_silo_that_declines_and_a_round_with_its_quorum(tmp_path: Pat
         assert await stalled(lab) is None, "it closes after its grace"
 
     scene(tmp_path, act, **PROCEED, required_silos=[D], grace_s=20)
+
+
+def not_ready(lab: Lab, name: str, reason: str) -> None:
+    session = lab.c.sessions.of(name)
+    assert session is not None
+    lab.c.registry.note_ready(session, NotReady(RUN_ID, reason, 60.0), "data")
+
+
+def test_a_silo_that_came_back_without_its_data(tmp_path: Path) -> None:
+    """A round waits for it as for one that is away."""
+
+    async def act(lab: Lab) -> None:
+        for free in ("1.5", "1.25"):  # numbers differ each time
+            not_ready(lab, D, f"out of memory: {free} GiB are free")
+        said = ["site-d is not ready for 1-r: out of memory: 1.5 GiB are free"]
+        assert await lab.events("not-ready") == said
+        assert (
+            "without site-d. site-d: not ready: out of memory: 1.25 GiB are free (it looks again "
+            "by itself, within 60 s). Start"
+        ) in (await stalled(lab) or "")
+        session = lab.c.sessions.of(D)
+        assert session is not None
+        lab.c.registry.note_ready(session, None, "")
+        assert await stalled(lab) is not None, "until it is calm"
+        lab.pass_time(CALM_S)
+        assert (session.error, await stalled(lab)) == (None, None)
+        not_ready(lab, D, "its disk is away")
+        lab.c.sessions.leave(session, "stopped")
+        assert "site-d: left: stopped" in (await stalled(lab) or "")
+
+    scene(tmp_path, act)
+
+
+def test_no_grace_is_given_to_a_silo_that_is_not_ready(tmp_path: Path) -> None:
+    async def act(lab: Lab) -> None:
+        not_ready(lab, D, "its disk is away")
+        await lab.send_all(A, B, C)
+        await lab.round_open(1)
+        (first,) = await lab.rounds()
+        assert first.left_out[D].startswith("not ready: its disk is away")
+
+    scene(tmp_path, act, **PROCEED, grace_s=1000)
 
 
 def test_heartbeats_without_progress(tmp_path: Path) -> None:
@@ -267,6 +310,10 @@ def test_a_run_that_silos_do_not_enrol_in(tmp_path: Path) -> None:
             lab.pass_time(ENROL_S + 1)
             text = await stalled(lab) or ""
             assert text.startswith("waiting for site-b, site-c, site-d to enrol, and none has come")
+            not_ready(lab, (await lab.join(C)).silo_id, "its disk is away")
+            await lab.until(lambda: "its disk is away" in lab.run.detail)
+            text = await stalled(lab) or ""
+            assert text.startswith("waiting for site-b, site-c, site-d to enrol; site-c not ready:")
             await lab.c.registry.decline(await lab.join(B), RUN_ID, "no data")
             assert await stalled(lab) == (
                 "the run cannot start: site-b: declined: no data. Start them with what they lack"

@@ -110,6 +110,15 @@ KINDS: dict[str, tuple[Callable[[Lab], Callable[[], Awaitable[Any]]], set[str]]]
         lambda lab: rpc(lab, "Decline", pb.DeclineRequest(run_id=RUN_ID, reason="no"), A),
         MOVED,
     ),
+    "a silo that is not ready": (
+        lambda lab: rpc(
+            lab,
+            "Report",
+            pb.ReportRequest(run_id=RUN_ID, not_ready=pb.NotReady(reason="no", looks_again_s=2)),
+            A,
+        ),
+        MOVED,
+    ),
     "numbers": (
         lambda lab: rpc(lab, "ReportEvaluation", pb.ReportEvaluationRequest(run_id=RUN_ID), A),
         MOVED,

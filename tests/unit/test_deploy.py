@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from domo.tasks import load_task
-from domo_client.agent import parse_shard
+from domo_client.given import parse_shard
 from domo_server.config import ServerConfig, load_config
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -39,6 +39,22 @@ class Progress:
     """Of the steps of this round after the first, which often has more to do."""
 
 
+class NotReady(NamedTuple):
+    """Why this silo cannot take part in a run yet.
+
+    Attributes:
+        run_id: The run.
+        reason: In words.
+        code: What kind of reason.
+        again_s: It looks again after at most so long.
+    """
+
+    run_id: str
+    reason: str
+    code: str
+    again_s: float
+
+
 class Reporter(threading.Thread):
     """What a silo says of itself: sent every few seconds; keeps what the coordinator says to it.
 
@@ -54,6 +70,7 @@ class Reporter(threading.Thread):
         device: Where it trains; None before the first run.
         failed: Whether the round in hand has failed here.
         waits_for: What the coordinator said that a run waits for.
+        not_ready: What is said until it is over; None: nothing is in the way.
         on_short: Told that disk or memory is short for what domo itself does: a round, an error.
     """
 
@@ -68,6 +85,7 @@ class Reporter(threading.Thread):
         self.progress = Progress()
         self.device: torch.device | None = None
         self.failed, self.waits_for = False, ""
+        self.not_ready: NotReady | None = None
         self._watch, self._tail, self._conflict = watch, tail, False
         self.on_short: Callable[[int, BaseException], None] = lambda round_index, error: None
         self._connection, self._status_file = connection, status_file
@@ -106,6 +124,8 @@ class Reporter(threading.Thread):
         with suppress(IndexError):
             while True:
                 notes.append(self._notes.popleft())
+        if (held := self.not_ready) is not None:
+            fields |= {"run_id": held.run_id, "not_ready": held}
         try:
             lines = self._tail.unheard() if self._tail else []
             now = time.monotonic()
@@ -122,7 +142,7 @@ class Reporter(threading.Thread):
             )
             if self._tail and lines:
                 self._tail.heard(lines[-1].number)
-            self._directive = (p.run_id, p.round_index, directive)
+            self._directive = (fields["run_id"], p.round_index, directive)
             return True
         except DomoError as error:
             level = logging.DEBUG
@@ -179,6 +199,10 @@ class Reporter(threading.Thread):
         if directive == "STOP_RUN":
             return False
         return directive != "ABANDON_ROUND" or round_index != p.round_index
+
+    def is_over(self, run_id: str) -> bool:
+        """Whether the coordinator says that a run that waits for this silo has ended."""
+        return self._directive[0] == run_id and self._directive[2] == "STOP_RUN"
 
     def stop(self) -> None:
         """End the thread."""

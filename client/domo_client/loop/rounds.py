@@ -126,6 +126,7 @@ class Rounds:
             self._offer, layout, self._samples, self._tests, self._meaning
         )
         self._joins = joins
+        self._reporter.not_ready = None
         text = f"run {self._offer.run_id}: enrolled with {self._samples} samples"
         self._reporter.note(logging.INFO, text)
 

@@ -16,6 +16,7 @@ and the next one comes.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
@@ -33,7 +34,7 @@ from domo.stages.watch import Seen, Watch
 from domo.training.batches import configure_torch
 from domo.training.local_round import LocalRound
 from domo.training.task_errors import task_errors
-from domo_client.loop.heartbeat import Progress, Reporter
+from domo_client.loop.heartbeat import NotReady, Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.loop.rounds import Outcome, Rounds
 from domo_client.rpc.connection import Connection
@@ -45,6 +46,8 @@ from domo_client.telemetry.log_tail import LogTail
 from domo_client.telemetry.resources import measure
 
 CLOSE_S = 5.0
+LISTEN_S = 0.5
+"""How soon a silo that waits sees that the run which waited for it is over."""
 
 
 class Silo:
@@ -157,6 +160,9 @@ class Silo:
                 self._reporter.note(logging.WARNING, told)
                 self.on_wait(told)
             self._reporter.waits_for = told
+            held = self._reporter.not_ready
+            if held is not None and (offer is None or offer.run_id != held.run_id):
+                self._reporter.not_ready = None  # that run does not want this silo any more
             if offer is not None:
                 return offer
 
@@ -169,8 +175,35 @@ class Silo:
         """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
         self._decline(offer.run_id, reason, code)
 
+    def not_yet(self, offer: Offer, reason: str, code: str, again_s: float) -> bool:
+        """Say that this silo is not ready for a run, and let time pass until it looks again.
+
+        It is said until the silo enrols, declines, or has another run from `next_run`.
+
+        Args:
+            offer: The run.
+            reason: What is in the way, as the coordinator may know it.
+            code: Of the error that it is.
+            again_s: How long to wait, seconds.
+
+        Returns:
+            Whether the run still waits, as far as the coordinator has said.
+        """
+        held = NotReady(offer.run_id, sendable(reason), code, again_s)
+        self._reporter.note(logging.WARNING, f"run {offer.run_id}: not ready: {held.reason}")
+        self._reporter.not_ready = held
+        self._reporter.beat()
+        until = time.monotonic() + again_s
+        while (left := until - time.monotonic()) > 0 and not self._closed.is_set():
+            if self._reporter.is_over(offer.run_id):
+                self._reporter.not_ready = None
+                return False
+            self._closed.wait(min(left, LISTEN_S))
+        return True
+
     def _decline(self, run_id: str, reason: str, code: str) -> None:
         reason = sendable(reason)
+        self._reporter.not_ready = None
         self._reporter.note(logging.WARNING, f"run {run_id}: declined: {reason}")
         self.connection.control.decline(run_id, reason, code)
 

@@ -33,7 +33,7 @@ class Ui:
         self._command, self._certificate_note = command, certificate_note
         self._panel: Panel | None = None
         self._board: Board | None = None
-        self._began = 0.0
+        self._began, self._not_ready = 0.0, ""
         self._silo: Silo | None = None
         self._bytes = (0, 0)
 
@@ -132,6 +132,16 @@ class Ui:
                 f"  {command} --shard 0/{offer.config.expected_silos}"
             )
         self._warn(text, "yellow")
+
+    def not_ready(self, offer: Offer, reason: str, again_s: float) -> None:
+        """This silo cannot take part yet; a reason is said when it is new, or the pause longer."""
+        text = (
+            f"not ready for {offer.run_id}: {reason} (looking again every {again_s:.0f} s; Ctrl-C "
+            "stops this silo)"
+        )
+        if text != self._not_ready:
+            self._not_ready = text
+            self._warn(text, "yellow")
 
     def lost(self, text: str) -> None:
         """The coordinator has lost the run."""

@@ -178,6 +178,9 @@ class Control:
             TransportError: Not retried; the next heartbeat comes soon.
         """
         counts = self._session.counts
+        if (held := fields.pop("not_ready", None)) is not None:
+            of_it = {"reason": held.reason, "code": held.code, "looks_again_s": held.again_s}
+            fields["not_ready"] = pb.NotReady(**of_it)
         fields["phase"] = PHASES[fields["phase"]]
         fields["log_lines"] = [
             pb.LogLine(number=number, age_s=age_s, level=level, text=text)

@@ -141,7 +141,7 @@ class ImageTask:
             public = self.public(root)
             return public.train if part == "train" else public.test
         check_folder(root, self.data_hint)
-        return _read_images_once(
+        return read_images_once(
             root, part, self.classes, self.num_classes, self.statistics, self.images
         )
 
@@ -176,7 +176,7 @@ def _read_images(
     return data
 
 
-_read_images_once = lru_cache(maxsize=4)(_read_images)
+read_images_once = lru_cache(maxsize=4)(_read_images)
 """For shards: many silos of a simulation share one folder, which does not change."""
 
 

@@ -10,7 +10,7 @@ from domo.inputs.images import ImageSettings
 from domo.tasks import datasets, models
 from domo.tasks.array_task import ArrayTask
 from domo.tasks.augment import augmentation
-from domo.tasks.image_task import ImageTask
+from domo.tasks.image_task import ImageTask, read_images_once
 
 
 def digits() -> ArrayTask:
@@ -81,3 +81,18 @@ def image_folder(num_classes: int | None = None, images: ImageSettings | None = 
     model = partial(models.small_cnn, images.channels, size, num_classes, (32, 64))
     statistics = datasets.PHOTOS if images.channels == 3 else datasets.GREY_PHOTOS
     return ImageTask(model, statistics, num_classes=num_classes, images=images)
+
+
+def forget_data() -> None:
+    """Give back the memory of public datasets and shared folders that were read."""
+    readers = (
+        datasets.digits,
+        datasets.fashion_mnist,
+        datasets.fashion_mnist_quick,
+        datasets.cifar10,
+        datasets.cifar100,
+        datasets.svhn,
+        read_images_once,
+    )
+    for reader in readers:
+        reader.cache_clear()

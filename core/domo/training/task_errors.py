@@ -2,13 +2,16 @@
 
 import logging
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from tarfile import TarError
 from typing import Any
+from zipfile import BadZipFile
 
 import torch
 
-from domo.errors import DomoError, RoundError, TaskError
+from domo.errors import DataError, DomoError, RoundError, TaskError
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +43,43 @@ def task_errors(what: str) -> Iterator[None]:
         yield
     except DomoError:
         raise
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
         log.debug("%s", what, exc_info=True)
         raise TaskError(f"{what}: {text_of(error)}") from error
+
+
+PASSING = (
+    OSError,
+    EOFError,
+    MemoryError,
+    torch.OutOfMemoryError,
+    BadZipFile,
+    TarError,
+    zlib.error,
+    DataError,
+)
+"""What is raised where memory is short, a disk or a mount is away, or files are still copied."""
+SHORT = re.compile(
+    "out of memory|can(?:not|'t) allocate memory|ALLOC_FAILED|DataLoader worker|"
+    "unable to (?:open shared|mmap|write to file)|too many open files|no space left|"
+    "PytorchStreamReader failed",
+    re.IGNORECASE,
+)
+"""What torch says of the same in a RuntimeError."""
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same task may work later: memory was short, a disk away, files not there yet."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, PASSING) or (isinstance(chain, DomoError) and chain.retryable):
+            return True
+        if isinstance(chain, RuntimeError) and SHORT.search(words_of(chain)):
+            return True
+        chain = chain.__cause__
+    return False
 
 
 def kind_of(value: Any) -> str:
@@ -68,15 +105,23 @@ def by_name(measured: Any) -> Mapping[str, Any]:
     return measured
 
 
+def words_of(error: BaseException) -> str:
+    """Its own text; empty where it cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def text_of(error: BaseException) -> str:
     """An exception in one line: its text, and its class where that says more."""
     if isinstance(error, KeyboardInterrupt):
         return "stopped by its operator"
     if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory: {error}"
+        return f"out of memory: {' '.join(words_of(error).split())}"
     if isinstance(error, RoundError):
-        return str(error)
-    lines = str(error).strip().splitlines() or [""]
+        return words_of(error)
+    lines = words_of(error).strip().splitlines() or [""]
     if len(lines) > 1 and IN_WORKER.fullmatch(lines[0]):
         text = lines[-1][:MAX_REASON]  # torch's: the worker's traceback, then what it raised
         return text + SHM if NO_ROOM.search(text) else text

@@ -401,7 +401,7 @@ class ReportEvaluationResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "notes", "network")
+    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "not_ready", "notes", "network")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -418,6 +418,7 @@ class ReportRequest(_message.Message):
     LONGEST_STEP_S_FIELD_NUMBER: _ClassVar[int]
     FAILURE_CODE_FIELD_NUMBER: _ClassVar[int]
     DOING_FIELD_NUMBER: _ClassVar[int]
+    NOT_READY_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     session: str
@@ -436,9 +437,10 @@ class ReportRequest(_message.Message):
     longest_step_s: float
     failure_code: str
     doing: Doing
+    not_ready: NotReady
     notes: _containers.RepeatedScalarFieldContainer[str]
     network: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ..., doing: _Optional[_Union[Doing, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., network: _Optional[str] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ..., doing: _Optional[_Union[Doing, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., network: _Optional[str] = ...) -> None: ...
 
 class Doing(_message.Message):
     __slots__ = ("stage", "for_s", "activity", "stuck")
@@ -451,6 +453,16 @@ class Doing(_message.Message):
     activity: str
     stuck: bool
     def __init__(self, stage: _Optional[str] = ..., for_s: _Optional[float] = ..., activity: _Optional[str] = ..., stuck: bool = ...) -> None: ...
+
+class NotReady(_message.Message):
+    __slots__ = ("reason", "code", "looks_again_s")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    LOOKS_AGAIN_S_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    code: str
+    looks_again_s: float
+    def __init__(self, reason: _Optional[str] = ..., code: _Optional[str] = ..., looks_again_s: _Optional[float] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("gpu_memory_used_bytes", "gpu_memory_total_bytes", "gpu_busy", "process_memory_bytes", "memory_available_bytes", "memory_total_bytes", "disk_free_bytes")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +20,7 @@ from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
 from domo_server.silos.claims import Claim, event_text, holder, refusal
 from domo_server.silos.rates import Bucket
-from domo_server.silos.session import Process, Session
+from domo_server.silos.session import NotReady, Process, Session
 from domo_server.silos.sessions import NOBODYS, Sessions
 from domo_server.store.store import Store, time_text
 
@@ -38,6 +39,7 @@ AGAIN = (
 )
 SEEN_S = 60.0
 """How often it is recorded when silos were last heard of."""
+NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Registry:
@@ -144,6 +146,21 @@ class Registry:
         self._events.say(kinds.DECLINED, text, run_id, session.silo_id)
         self._changes.moved()  # a silo is lost for a run
 
+    def note_ready(self, session: Session, said: NotReady | None, code: str) -> None:
+        """Whether a silo is ready for the run that wants it, as it says in each report."""
+        before = session.not_ready
+        run = self._queue.find(said.run_id) if said is not None else None
+        if said is None or run is None or run.state.ended or not run.roster.has_place_for(session):
+            if session.is_ready():
+                self._changes.moved()  # a silo is there again
+            return
+        session.not_ready, session.phase = said, "failed"
+        session.fails(str(said), code)
+        if before is None or _gist(before) != _gist(said):
+            text = f"{session.silo_id} is not ready for {said.run_id}: {said.reason}"
+            self._events.say(kinds.NOT_READY, text, said.run_id, session.silo_id)
+            self._changes.moved()  # nothing comes of a silo for now
+
     async def seen(self, sessions: Sequence[Session]) -> None:
         """Record when these were last heard of, for whoever asks after a restart."""
         now = self._sessions.now()
@@ -231,3 +248,8 @@ def _moved(was: Session | None, place: str) -> str:
     """That a silo comes from another machine than it did, in words; empty: it does not."""
     before = was.process.place if was is not None else ""
     return f", now from {place}; before from {before}" if before and before != place else ""
+
+
+def _gist(said: NotReady) -> tuple[str, str]:
+    """What is the same though numbers, such as free memory, differ each time."""
+    return said.run_id, NUMBERS.sub("0", said.reason)

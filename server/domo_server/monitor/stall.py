@@ -24,6 +24,7 @@ COME = "Start domo-client there again, or drop it: the run goes on without it"
 MEND = "Its page says what to do. Or drop it: the run goes on without it"
 LACKS = "Start it with what it lacks, or drop it"
 WHERE = "Its terminal says where in its code. Mend what it waits for, or drop it"
+AGAIN = "Once it has what it lacks it comes by itself. Or drop it"
 LOOK = "Its log may say why. Start it again, or drop it"
 
 
@@ -100,7 +101,7 @@ class Stall:
         refused = {
             s: Held(why, LACKS)
             for s in missing
-            if (why := run.participants.declined(s)) is not None
+            if (why := run.participants.why_not(s)) is not None and self._lacks(s) == LACKS
         }
         if refused:
             told = f"the run cannot start: {_told(refused)}. Start them with what they lack"
@@ -114,7 +115,9 @@ class Stall:
         missing = [s for s in missing if s not in prepare]
         if coming > ENROL_S:
             told = f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
-            return Why(told, {s: Held("has not come", COME) for s in missing})
+            notes = {s: run.participants.why_not(s) for s in missing}
+            late = Held("has not come", COME)
+            return Why(told, {s: Held(note, AGAIN) if note else late for s, note in notes.items()})
         return None
 
     def _preparing(self) -> list[str]:
@@ -206,8 +209,8 @@ class Stall:
         if (failure := run.participants.failed.get(silo_id)) is not None:
             help_ = COME if away else MEND
             return Held(f"failed: {failure} ({away or 'it tries again by itself'})", help_)
-        if (declined := run.participants.declined(silo_id)) is not None:
-            return Held(declined, LACKS)
+        if (why := run.participants.why_not(silo_id)) is not None:
+            return Held(why, self._lacks(silo_id))
         if away is None or (away == NOT_SEEN and run.clock() - self._up_s < COMING_S):
             return None
         return Held(away, COME, "" if away == NOT_SEEN else self._doing(silo_id))
@@ -221,6 +224,11 @@ class Stall:
         session = self._run.sessions.of(silo_id)
         now = None if session is None else session.now
         return now.words if now is not None and now.over_s else ""
+
+    def _lacks(self, silo_id: str) -> str:
+        """What to do about a silo that takes no part as things are."""
+        coming = self._run.sessions.not_ready(silo_id, self._run.run_id)
+        return LACKS if coming is None else AGAIN
 
     def _rests(self, silo_id: str) -> Held:
         if stuck := self._stuck(silo_id):

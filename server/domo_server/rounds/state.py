@@ -135,8 +135,8 @@ def decide(
         policy: The run's policy.
         sampled: The silos of this round.
         accepted: Those whose update is in.
-        lost: Those of which nothing will come as things are: they have failed, declined, or were
-            away before the round began.
+        lost: Those of which nothing will come as things are: they have failed, declined, are not
+            ready, or were away before the round began.
         open_for_s: Seconds since the round opened.
         quorum_for_s: Seconds since it first had its quorum; None: it has none.
     """

@@ -20,17 +20,20 @@ from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
 from domo.metrics.table import MOST_SENT, Sum, Table
 from domo.names import plain, shown
 from domo.ops.logs import log_context
-from domo_proto.errors import status_of, trailing_metadata
+from domo_proto.errors import known_code, status_of, trailing_metadata
 from domo_proto.tables import table_of
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.runs.run import Run
-from domo_server.silos.session import Session
+from domo_server.silos.session import NotReady, Session
+from domo_server.silos.silo_log import printable
 
 log = logging.getLogger(__name__)
 
 MAX_TEXT = 2000
+MOST_AGAIN_S = 86_400.0
+"""A silo that looks again later than this is not believed."""
 MAX_SUM = 1e100
 """Numbers beyond this are no measurement, and their sums would not be finite."""
 UNREADABLE = (
@@ -158,6 +161,16 @@ def seconds(message: Any, field: str) -> float | None:
     """A length of time that a peer gives; None: it gives none, or it is none."""
     value: float = getattr(message, field)
     return value if message.HasField(field) and 0 <= value < math.inf else None
+
+
+def not_ready_of(request: pb.ReportRequest) -> tuple[NotReady | None, str]:
+    """What a silo says of a run that it cannot take part in yet, and its code; None: nothing."""
+    if not request.HasField("not_ready"):
+        return None, ""
+    said = request.not_ready
+    again_s = said.looks_again_s if 0 <= said.looks_again_s <= MOST_AGAIN_S else MOST_AGAIN_S
+    reason = printable(said.reason, MAX_TEXT)
+    return NotReady(request.run_id[:128], reason, again_s), known_code(said.code)
 
 
 def refuse(

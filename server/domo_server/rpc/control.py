@@ -29,6 +29,7 @@ from domo_server.rpc.access import (
     answers,
     digest_of,
     measured_of,
+    not_ready_of,
     place_of,
     refuse,
     seconds,
@@ -113,7 +114,8 @@ class FederationServicer(pb_grpc.FederationServicer):
         session = self._callers.session(request.session, context)
         for run_id in filter(self._coordinator.queue.find, request.declined_run_ids):
             session.declined.setdefault(run_id, "")
-        session.phase, session.run_id, session.round_index = "idle", None, None
+        if session.not_ready is None:
+            session.phase, session.run_id, session.round_index = "idle", None, None
 
         def look() -> pb.WaitForRunResponse | None:
             run = self._coordinator.queue.current
@@ -247,6 +249,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             session.error = None
             if run is not None and request.round_index == run.state.round_index:
                 run.participants.times.seen_training(session.silo_id)
+        self._coordinator.registry.note_ready(session, *not_ready_of(request))
         if run is not None:
             if run.state.ended or run.stop_text is not None:
                 directive = pb.STOP_RUN

@@ -91,7 +91,7 @@ class Participants:
     def is_lost(self, silo_id: str) -> bool:
         """Whether nothing will come from a silo as things are: its grace would be wasted."""
         away = silo_id in self._absent and self._sessions.is_absent(silo_id)
-        return away or silo_id in self.failed or self.declined(silo_id) is not None
+        return away or silo_id in self.failed or self.why_not(silo_id) is not None
 
     def hold(self, since: float) -> None:
         """The round was held since then: deadline and grace did not run."""
@@ -168,10 +168,9 @@ class Participants:
 
     # in words
 
-    def declined(self, silo_id: str) -> str | None:
-        """`declined: REASON`, of a connected silo that has."""
-        session = self._sessions.of(silo_id)
-        return session.declines(self._run_id) if session is not None else None
+    def why_not(self, silo_id: str) -> str | None:
+        """`declined: REASON` or `not ready: REASON`, of a silo that takes no part as things are."""
+        return self._sessions.why_not(silo_id, self._run_id)
 
     def reasons_missing(self) -> dict[str, str]:
         """Why each silo of the round without an update has none."""
@@ -186,7 +185,7 @@ class Participants:
             else:
                 online = self._sessions.is_online(silo_id)
                 late = "no update in time" if online else "not connected"
-                known = self._troubles.get(silo_id) or self.declined(silo_id)
+                known = self._troubles.get(silo_id) or self.why_not(silo_id)
                 reasons[silo_id] = known or late
         return reasons
 
@@ -196,8 +195,8 @@ class Participants:
         for silo_id in missing:
             if silo_id in self.failed:
                 notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
-            elif declined := self.declined(silo_id):
-                notes.append(f"{silo_id} {declined}")
+            elif why := self.why_not(silo_id):
+                notes.append(f"{silo_id} {why}")
             elif self._sessions.away(silo_id) is not None:
                 notes.append(f"{silo_id} {self._sessions.away_text(silo_id)}")
         return notes

@@ -254,7 +254,8 @@ class Roster:
         else:
             return sort_roster(first), ""
         text += "".join(f"; {note}" for note in self.about_strangers())
-        notes = ((s.silo_id, s.declines(self._run_id)) for s in self._sessions.all())
+        silos = [s.silo_id for s in self._sessions.all()]
+        notes = ((s, self._sessions.why_not(s, self._run_id)) for s in silos)
         return [], text + "".join(f"; {silo_id} {note}" for silo_id, note in notes if note)
 
 

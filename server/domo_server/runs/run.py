@@ -185,7 +185,7 @@ class Run:
             raise LayoutMismatchError("the silo's model does not match the run's")
         for kind, text in await self.roster.enroll(silo_id, place):
             self.say(kind, text, silo_id)
-        session.run_id, session.phase = self.run_id, "enrolled"
+        session.enrolls(self.run_id)
         session.num_samples, session.num_eval_samples = place.num_samples, place.num_eval_samples
         self.changes.moved()  # a silo has enrolled
 

@@ -22,6 +22,23 @@ class Process(NamedTuple):
     attends: bool = False
 
 
+class NotReady(NamedTuple):
+    """What a silo says of a run that it cannot take part in yet.
+
+    Attributes:
+        run_id: The run.
+        reason: Why.
+        again_s: It looks again after at most so long.
+    """
+
+    run_id: str
+    reason: str
+    again_s: float
+
+    def __str__(self) -> str:
+        return f"not ready: {self.reason} (it looks again by itself, within {self.again_s:.0f} s)"
+
+
 @dataclass(slots=True)
 class Session:
     """One connected silo, and what it last reported."""
@@ -55,6 +72,7 @@ class Session:
     error_code: str = ""
     """What kind of error; empty: none that has a code."""
     declined: dict[str, str] = field(default_factory=dict)
+    not_ready: NotReady | None = None
     resources: Resources | None = None
     log: HeardLog = field(default_factory=HeardLog)
     certificate_end: float | None = None
@@ -93,6 +111,18 @@ class Session:
         if self.phase == "training" and self.num_steps:
             return f"training, step {self.step} of {self.num_steps}"
         return self.phase
+
+    def enrolls(self, run_id: str) -> None:
+        """It has its place in a run."""
+        self.run_id, self.phase = run_id, "enrolled"
+        self.is_ready()
+
+    def is_ready(self) -> bool:
+        """It no longer says that it is not ready; whether it did before."""
+        if self.not_ready is None:
+            return False
+        self.not_ready = self.error = None
+        return True
 
     def declines(self, run_id: str) -> str | None:
         """`declined: REASON`, if it has declined the run."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from domo.api.schema import SiloStatus
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
-from domo_server.silos.session import Process, Session
+from domo_server.silos.session import NotReady, Process, Session
 from domo_server.store.store import seconds_since, time_text
 
 RETURN_S = 60.0
@@ -215,6 +215,19 @@ class Sessions:
         if now - session.last_seen >= quiet_s(session.interval_s):
             return SILENT
         return None
+
+    def not_ready(self, silo_id: str, run_id: str) -> NotReady | None:
+        """What a silo that is there says of a run that it cannot take part in yet."""
+        session = self._by_silo.get(silo_id)
+        said = session.not_ready if session is not None and self.away(silo_id) is None else None
+        return said if said is not None and said.run_id == run_id else None
+
+    def why_not(self, silo_id: str, run_id: str) -> str | None:
+        """Why a silo takes no part in a run as things are: `declined: ...` or `not ready: ...`."""
+        said, session = self.not_ready(silo_id, run_id), self._by_silo.get(silo_id)
+        if said is not None:
+            return str(said)
+        return session.declines(run_id) if session is not None else None
 
     def away_text(self, silo_id: str) -> str:
         """Since when a silo is away, in words, and what is known of it."""

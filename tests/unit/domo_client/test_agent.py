@@ -8,13 +8,8 @@ from torch import nn
 
 from domo.errors import ConfigError, TaskError
 from domo.run_config import RunConfig
-from domo_client.agent import (
-    MissingDataError,
-    check_workers,
-    parse_device,
-    parse_shard,
-    prepare,
-)
+from domo_client.agent import MissingDataError, prepare
+from domo_client.given import check_workers, parse_device, parse_shard
 from domo_client.observe.messages import Ui
 from domo_client.rpc.control import Offer
 from tests.support.live.silos import options

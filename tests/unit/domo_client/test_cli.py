@@ -43,7 +43,7 @@ SERVER = ("--server", "127.0.0.1:1")
         ((*SERVER, "--role", "boss"), "--role must be trainer or evaluator, got 'boss'"),
         ((*SERVER, "--compression", "gzip"), "--compression must be none or zstd, got 'gzip'"),
         ((*SERVER, "--precision", "fp8"), "--precision must be float32 or bf16, got 'fp8'"),
-        ((*SERVER, "--data", "no-such"), "--data no-such: there is no such folder"),
+        ((*SERVER, "--once", "--data", "no-such"), "--data no-such: there is no such folder"),
         (
             (*SERVER, "--shard", "4/4"),
             "--shard must be i/K with 0 <= i < K, such as 0/4; got '4/4'",

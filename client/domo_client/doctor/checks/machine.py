@@ -20,8 +20,8 @@ from domo.ops.folder_checks import (
     files_in,
     human_size,
 )
-from domo_client.agent import check_workers, parse_device
 from domo_client.doctor.checks import Facts, Setup
+from domo_client.given import check_workers, parse_device
 from domo_client.telemetry.resources import available_memory
 
 MODELS_ON_DISK = 8

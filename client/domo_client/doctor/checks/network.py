@@ -23,13 +23,13 @@ from domo.ops.findings import (
     unchecked,
     warning,
 )
-from domo_client.agent import parse_shard
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.doctor.checks.dial import (
     ProxyRefusedError,
     dial,
     spoken_without_tls,
 )
+from domo_client.given import parse_shard
 from domo_client.loop.connect import COMPRESSIONS
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import CLIENT_OPTIONS, make_channel

@@ -28,8 +28,9 @@ from domo.training.ready import Look, look
 from domo.training.round_data import RoundNumbers
 from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
-from domo_client.agent import AgentOptions, MissingDataError, Work, parse_shard, prepare
+from domo_client.agent import AgentOptions, MissingDataError, Work, prepare
 from domo_client.doctor.checks import Facts, Setup
+from domo_client.given import parse_shard
 from domo_client.rpc.control import Offer
 
 STEPS = 3

@@ -1,0 +1,66 @@
+"""A run for which this silo is not ready yet: what is said of it, and when it looks again."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from domo.errors import DataError, DomoError, code_of
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+"""Between two looks: twice as long each time; never shorter than the look itself took."""
+
+
+class NotYet(NamedTuple):
+    """Why a run cannot be taken up for now.
+
+    Attributes:
+        here: For this silo's operator.
+        elsewhere: For the coordinator: names no file and no folder of this silo.
+        code: What kind of reason.
+    """
+
+    here: str
+    elsewhere: str
+    code: str
+
+    @classmethod
+    def of(cls, error: DomoError, folder: Path | None) -> "NotYet":
+        """What may pass by itself; `folder` is that of the data."""
+        here = elsewhere = str(error)
+        chain: BaseException | None = error
+        while chain is not None:
+            name = getattr(chain, "filename", None)
+            if name is not None and str(name) != str(folder):
+                elsewhere = elsewhere.replace(repr(name), "a file").replace(str(name), "a file")
+            chain = chain.__cause__
+        if folder is not None:
+            elsewhere = elsewhere.replace(str(folder), "--data")
+        return cls(here, elsewhere, code_of(error))
+
+
+class Pauses:
+    """How long to wait before a run is looked at again."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self._next_s = FIRST_PAUSE_S
+
+    def after(self, run_id: str, took_s: float) -> float:
+        """Seconds to wait after a look that took so long."""
+        if run_id != self.run_id:
+            self.run_id, self._next_s = run_id, FIRST_PAUSE_S
+        pause_s, self._next_s = self._next_s, min(2 * self._next_s, LONGEST_PAUSE_S)
+        return max(pause_s, took_s)
+
+
+def see_folder(folder: Path) -> None:
+    """See that a data folder is there.
+
+    Raises:
+        DataError: It is not, or cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            next(entries, None)
+    except OSError as error:
+        raise DataError(f"the data folder {folder}: {error.strerror or error}") from error
