@@ -40,6 +40,7 @@ CLIENT_OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_S * 1000),
+    ("grpc.dns_min_time_between_resolutions_ms", 5_000),  # a coordinator may move
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.service_config_disable_resolution", 1),
 ]

@@ -28,6 +28,7 @@ from tests.support.faults.middle import (
     http,
     no_trailers,
     reset,
+    speaks_grpc,
 )
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.silos import Agent, agents, options
@@ -257,3 +258,17 @@ def test_the_stream_of_presence_is_opened_again_after_a_404(
         attending.stop()
         session.close()
         attending.join(30)
+
+
+def test_a_box_that_loses_marks_and_ends_long_streams(tmp_path: Path) -> None:
+    """The run goes on, and a session that the coordinator no longer knows is opened again."""
+    shard = options(shard=(0, 4))
+    with (
+        coordinator(tmp_path, RUN) as server,
+        speaks_grpc(server.address, longest_s=0.5) as address,
+        agents(address, ["site-a"], tmp_path, lambda i: shard) as (agent,),
+    ):
+        server.until(f"/runs/{server.run_ids[0]}", lambda run: run["rounds_done"] >= 1)
+        agent.silo.connection.session.token = "forgotten"
+        assert server.ended()["state"] == "FINISHED"
+        assert agent.silo.connection.counts.joins > 1

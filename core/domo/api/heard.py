@@ -3,9 +3,12 @@
 import os
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 
+from domo.errors import ConfigError
 from domo.ops.addresses import PAGE_PORT
 from domo.ops.proxies import note_of_http
 
@@ -35,6 +38,32 @@ def why(error: Exception, url: str) -> str:
     if isinstance(error, httpx.TimeoutException):
         text = "no answer in time"
     return masked(text) + note_of_http(url)
+
+
+@contextmanager
+def usable_environment() -> Iterator[None]:
+    """For making a client of httpx, which reads variables.
+
+    Raises:
+        ConfigError: It can do nothing with one of them.
+    """
+    of_proxies = "a proxy of ALL_PROXY, HTTP_PROXY or HTTPS_PROXY cannot be used"
+    try:
+        yield
+    except ImportError:
+        raise ConfigError(
+            f"{of_proxies}: it is a SOCKS proxy, which needs a package that is not installed: "
+            "pip install 'httpx[socks]', or unset the variable for this command"
+        ) from None
+    except OSError as error:
+        file = os.environ.get("SSL_CERT_FILE", "")
+        said = (error.strerror or str(error)).lower()
+        text = f"SSL_CERT_FILE={file}: no CAs can be read there: {said}; mend it, or unset it"
+        raise ConfigError(text) from None
+    except (ValueError, httpx.InvalidURL) as error:
+        said = masked(str(error))
+        text = f"{of_proxies}, or NO_PROXY: {said}; mend the variable, or unset it"
+        raise ConfigError(text) from None
 
 
 def _of_system(error: BaseException | None) -> str:

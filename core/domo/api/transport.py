@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from domo.api.heard import masked, why
+from domo.api.heard import masked, usable_environment, why
 from domo.errors import (
     AccessError,
     ConfigError,
@@ -45,7 +45,8 @@ class Rest:
         self.shown = masked(self.url)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.closed, self.has_token = False, bool(token)
-        self.http = _client(headers, timeout_s)
+        with usable_environment():
+            self.http = httpx.Client(headers=headers, timeout=timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -155,21 +156,6 @@ class Rest:
             lists = "domo runs" if named[1] == "run" else "domo status"
             return f"no {named[1]} {unquote(named[2])!r}: `{lists}` lists them"
         return text.removesuffix(AGAIN)
-
-
-def _client(headers: Mapping[str, str], timeout_s: float) -> httpx.Client:
-    of_proxies = "a proxy of ALL_PROXY, HTTP_PROXY or HTTPS_PROXY cannot be used"
-    known = httpx.Headers(headers)
-    try:
-        return httpx.Client(headers=known, timeout=timeout_s)
-    except ImportError:
-        raise ConfigError(
-            f"{of_proxies}: it is a SOCKS proxy, which needs a package that is not installed: "
-            "pip install 'httpx[socks]', or unset the variable for this command"
-        ) from None
-    except (ValueError, httpx.InvalidURL) as error:
-        text = f"{of_proxies}: {masked(str(error))}; mend the variable, or unset it"
-        raise ConfigError(text) from None
 
 
 def understood(kind: type[T], data: str | bytes) -> T:

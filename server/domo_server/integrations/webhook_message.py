@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from domo.api.heard import why
+from domo.api.heard import usable_environment, why
 from domo.api.schema import Event, RunSummary
 from domo.errors import ConfigError, DomoError, TransportError
 from domo.ops.proxies import note_of_http
@@ -51,7 +51,7 @@ class Hook:
         config: From [[server.webhooks]].
 
     Raises:
-        ConfigError: Its secret cannot be read.
+        ConfigError: Its secret cannot be read, or no client can be made with the proxy variables.
     """
 
     def __init__(self, config: WebhookConfig):
@@ -59,6 +59,7 @@ class Hook:
         self.host = urlsplit(self.url).netloc.rpartition("@")[2]
         self.key = hashlib.sha256(self.url.encode()).hexdigest()
         self._secret = _secret(config)
+        client()  # a variable that it can do nothing with is said now
 
     async def send(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> None:
         """Send one message, once.
@@ -97,7 +98,8 @@ def client() -> httpx.AsyncClient:
     """What sends messages. Its own log lines have the whole address, which may be a secret."""
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    return httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False)
+    with usable_environment():
+        return httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False)
 
 
 def body_of(event: Event, run: RunSummary | None, page: str | None) -> dict[str, Any]:

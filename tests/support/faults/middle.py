@@ -10,7 +10,10 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import grpc
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
@@ -238,3 +241,38 @@ def box(target: str) -> Iterator[Box]:
         yield it
     finally:
         it.close()
+
+
+@contextlib.contextmanager
+def speaks_grpc(target: str, longest_s: float = 60.0) -> Iterator[str]:
+    """A box that takes calls of gRPC and makes them again to its target; yields its address.
+
+    Marks get lost: a status and its text pass, the rest of the trailers does not. A stream is ended
+    after `longest_s`.
+    """
+    with grpc.insecure_channel(target) as channel, ThreadPoolExecutor(32) as threads:
+
+        def forward(method: str) -> Callable[..., Iterator[bytes]]:
+            def call(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+                there = channel.stream_stream(method)(requests, timeout=longest_s)
+                context.add_callback(there.cancel)
+                try:
+                    yield from there
+                except grpc.RpcError as error:
+                    code, text = error.code(), error.details()  # type: ignore[attr-defined]
+                    late = code is grpc.StatusCode.DEADLINE_EXCEEDED
+                    context.abort(grpc.StatusCode.UNAVAILABLE if late else code, text)
+
+            return call
+
+        class Forward(grpc.GenericRpcHandler):
+            def service(self, details: Any) -> Any:
+                return grpc.stream_stream_rpc_method_handler(forward(details.method))
+
+        server = grpc.server(threads, handlers=[Forward()])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait(20)

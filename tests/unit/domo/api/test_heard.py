@@ -1,11 +1,14 @@
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from domo.api.transport import Rest
-from domo.errors import DomoError
+from domo.errors import ConfigError, DomoError
+from domo_server.config import WebhookConfig
+from domo_server.integrations.webhook_message import Hook
 from tests.support.certificates import Authority
 from tests.support.faults.middle import Answer, Box, box
 from tests.support.live.coordinator import Coordinator, coordinator
@@ -91,3 +94,23 @@ def test_a_proxy_that_no_library_understands(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(DomoError, match="HTTP_PROXY or HTTPS_PROXY cannot be used") as caught:
         Rest("http://127.0.0.1:1")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("SSL_CERT_FILE", "/no/such/file", "SSL_CERT_FILE=/no/such/file: no CAs can be read there"),
+        ("SSL_CERT_FILE", __file__, "no CAs can be read there: "),
+        ("NO_PROXY", "http://x:y:z", "or NO_PROXY: Invalid port: 'y:z'; mend the variable"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "cannot be used: it is a SOCKS proxy"),
+    ],
+)
+def test_a_variable_that_no_client_can_be_made_with(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str
+) -> None:
+    """For REST, and for webhooks, which went silent over it."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        Rest("http://127.0.0.1:1")
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        Hook(WebhookConfig(url="https://example.org/hook"))
