@@ -16,7 +16,7 @@ CAUSES = {
     ("HTTP proxy returned response code",): "the proxy refuses: HTTP {0}",
     ("http1.x server",): "a web server answers, perhaps the dashboard or a proxy: silos dial the "
     "coordinator's port for silos, 50051 by default",
-    ("first frame, got frame type",): "it speaks something else than gRPC: is the port right? That "
+    ("Failed parsing HTTP/2",): "it speaks something else than gRPC: is the port right? That "
     "for silos is 50051 by default",
     ("CERTIFICATE_VERIFY_FAILED", "expired"): "its certificate has expired, or this machine's "
     "clock is wrong",

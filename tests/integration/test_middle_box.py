@@ -113,20 +113,19 @@ def meet(server: Coordinator, number: int, answer: Answer | str, words: str) -> 
             except Exception as error:
                 late.append(error)
 
-        asking = threading.Thread(target=ask)
+        asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         stranger = Session(between.address, "stranger", "j", first_connect_s=0.0)
-        with pytest.raises(DomoError) as first:
-            stranger.join()
-        stranger.close()
-        end = time.monotonic() + 30
-        while not (heard := [one for one in said if re.match(text, one)]) and asking.is_alive():
-            assert time.monotonic() < end, said  # a connection that is cut comes first, perhaps
-            time.sleep(0.01)
-        between.passes()
-        asking.join(60)
-        assert not asking.is_alive()
-        session.close()
+        with contextlib.closing(session), contextlib.closing(stranger):
+            with pytest.raises(DomoError) as first:
+                stranger.join()
+            end = time.monotonic() + 30
+            while not (heard := [one for one in said if re.match(text, one)]) and asking.is_alive():
+                assert time.monotonic() < end, said  # a connection that is cut comes first, perhaps
+                time.sleep(0.01)
+            between.passes()
+            asking.join(60)
+            assert not asking.is_alive()
         return Told(text, first.value, heard[0] if heard else str(said), late[0])
 
 
@@ -272,3 +271,15 @@ def test_a_box_that_loses_marks_and_ends_long_streams(tmp_path: Path) -> None:
         agent.silo.connection.session.token = "forgotten"
         assert server.ended()["state"] == "FINISHED"
         assert agent.silo.connection.counts.joins > 1
+
+
+def test_the_dashboards_port_is_named_and_an_address_is_taken_as_it_is_pasted(
+    tmp_path: Path,
+) -> None:
+    with coordinator(tmp_path) as server:
+        with pytest.raises(CoordinatorUnavailableError, match="perhaps the dashboard") as caught:
+            connect(server.url, "site-a", state_dir=tmp_path / "state", first_connect_s=0.0)
+        assert "silos dial the coordinator's port for silos, 50051 by default" in str(caught.value)
+        pasted = f" \u201chttp://{server.address}/\u201d\u200b"
+        with connect(pasted, "site-a", state_dir=tmp_path / "state") as silo:
+            assert silo.connection.session.address == server.address

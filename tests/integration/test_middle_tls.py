@@ -1,5 +1,6 @@
 """TLS between a silo and its coordinator goes wrong for a while: what is said, and who goes on."""
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -68,14 +69,16 @@ def test_it_passes(ends: Ends, name: str, monkeypatch: pytest.MonkeyPatch) -> No
     with box(ends.own.address) as between, ThreadPoolExecutor(1) as pool:
         tls = TlsFiles(ca=ends.ca)
         session = Session(between.address, f"site-{name}", "i", tls=tls, on_trouble=said.append)
-        session.join()
-        _stand(between, ends, name)
-        waiting = pool.submit(Control(session).wait_for_run)
-        while not any(ROWS[name] in text for text in said):
-            assert not waiting.done() or waiting.result()
-            time.sleep(0.02)
-        between.passes(ends.own.address)
-        assert waiting.result(60) is None
-        session.close()
+        with contextlib.closing(session):
+            session.join()
+            _stand(between, ends, name)
+            waiting = pool.submit(Control(session).wait_for_run)
+            end = time.monotonic() + 30
+            while not any(ROWS[name] in text for text in said):
+                assert time.monotonic() < end, said
+                assert not waiting.done()
+                time.sleep(0.02)
+            between.passes(ends.own.address)
+            assert waiting.result(60) is None
     text = f"^no coordinator answers at {between.address} \\({re.escape(ROWS[name])}"
     assert re.match(text, next(one for one in said if ROWS[name] in one))
