@@ -10,6 +10,7 @@ within 10 s. It mounts small disks, so it needs root. The short form is tests/e2
 
 import argparse
 import json
+import signal
 import tempfile
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--proceed", action="store_true", help="go on without a silo; replay it")
     parser.add_argument("--workers", type=int, default=1, help="loader processes of each silo")
     parser.add_argument("--only", action="append", default=[], choices=[f.name for f in FAULTS])
+    parser.add_argument("--without", action="append", default=[], choices=[f.name for f in FAULTS])
     parser.add_argument("--json", type=Path, help="write the numbers there")
     args = parser.parse_args()
     plan = Plan(
@@ -68,7 +70,7 @@ def main() -> int:
         method=args.method,
         workers=args.workers,
         proceed=args.proceed,
-        only=args.only,
+        only=[f for f in args.only or (f.name for f in FAULTS) if f not in args.without],
     )
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="domo-day-") as folder:
@@ -80,4 +82,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends with it
     raise SystemExit(main())

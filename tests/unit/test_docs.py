@@ -32,6 +32,7 @@ from domo_server.config import (
 )
 from domo_server.rounds.state import TRANSITIONS, Phase, Signal
 from domo_server.rpc.data import DataServicer, data_handlers
+from tests.support.live.day_faults import FAULTS
 from tests.unit.domo_proto.test_codec import VECTOR_FRAME
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -272,3 +273,10 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         target = path.parent / name if name else path
         assert target.exists(), link
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def test_each_fault_of_a_day_has_its_story() -> None:
+    """`make day` draws from that table; what people see of each fault is in docs/failures.md."""
+    section = page("failures.md").partition("## What one sees\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
+    assert rows[1:] == [fault.name for fault in FAULTS]
