@@ -60,6 +60,7 @@ def table(task: str, num_rounds: int, **other: Any) -> dict[str, Any]:
         "batch_size": 8,
         "local_lr": 0.02,
         "initial_model": "x0.safetensors",
+        "seed": 0,
         **other,
     }
 
