@@ -24,6 +24,7 @@ from domo.ops.command_app import Version, make_app
 from domo.ops.console import complain, friendly_errors, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
+from domo.stages.stopping import stops
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
 from domo_client.operator_signals import listen
@@ -91,6 +92,7 @@ def main_command(
     from domo_client.agent import AgentOptions, run_agent
     from domo_client.given import check_workers, parse_device, parse_shard
     from domo_client.loop.connect import connect
+    from domo_client.loop.silo import Silo
     from domo_client.observe.messages import Ui, certificate_note
     from domo_client.observe.prometheus import SiloMetrics
 
@@ -110,8 +112,17 @@ def main_command(
     )
     ui = Ui(["domo-client", *sys.argv[1:]], certificate_note(flags.tls))
     heed_sigterm()
+    at_hand: list[Silo] = []
+
+    def goodbye(text: str) -> None:
+        """What is said where this process has to be ended by force."""
+        say(f"{silo_id}: {text}")
+        ui.stopped(silo_id)
+        for silo in at_hand:
+            silo.connection.session.close("stopped by its operator")
+
     try:
-        with ExitStack() as ending:
+        with stops(goodbye), ExitStack() as ending:
             metrics = None
             if flags.metrics is not None:
                 metrics = ending.enter_context(SiloMetrics(flags.metrics, flags.tls))
@@ -130,6 +141,7 @@ def main_command(
                 on_stuck=ui.stuck,
             )
             ending.enter_context(silo)
+            at_hand.append(silo)
             if metrics is not None:
                 metrics.watch(silo)
                 say(f"{silo_id}: metrics at {metrics.url}")
@@ -212,11 +224,18 @@ def doctor(
             help="Draw some inputs with their classes, as the model will see them: a PNG."
         ),
     ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Seconds that a check may take [default: 120, 30 if nothing is computed or read].",
+        ),
+    ] = None,
 ) -> None:
     """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
     from domo_client.doctor.doctor import doctor as examine
 
-    raise typer.Exit(examine(_setup(flags, dashboard, look), as_json))
+    raise typer.Exit(examine(_setup(flags, dashboard, look), as_json, limit))
 
 
 def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":

@@ -19,9 +19,11 @@ from domo.meaning.measure import of_task
 from domo.metrics.numbers import numbers_of
 from domo.model.flat import FlatModel, digest_all
 from domo.model.layout import Section
+from domo.ops.console import complain
 from domo.run_config import RunConfig
 from domo.seeds import generator_for
 from domo.simulation import SimulatedSilo, simulate
+from domo.stages.watch import watched
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, torch_as_it_was
 from domo.training.initial import build_model
@@ -87,7 +89,8 @@ def try_task(
         TaskError: What is wrong, and with which method.
         CoordinatorUnavailableError: Nobody answers.
     """
-    train, tests, notes = _look(task, Path(data), shard)
+    with watched(complain):
+        train, tests, notes = _look(task, Path(data), shard)
     losses: list[float] = []
     metrics: list[Mapping[str, float]] = []
     held: dict[int, str] = {}

@@ -2,13 +2,15 @@
 
 import contextlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from domo.errors import ConfigError
 from domo.ops.addresses import grpc_address
-from domo.ops.console import say
-from domo.ops.findings import Report, unchecked
+from domo.ops.console import complain, say
+from domo.ops.exit_codes import INTERRUPTED
+from domo.ops.findings import Finding, Report, unchecked
+from domo.stages.limited import MOVES_S, STILL_S, Limited, leave
 from domo_client.doctor.checks import (
     Facts,
     Setup,
@@ -21,17 +23,19 @@ from domo_client.doctor.checks import (
     training,
 )
 
+UNENDED = "what did not end must be mended first; see above"
 FIRST = "the way there must be free first; see above"
 
 
-def examine(setup: Setup, quiet: bool = False) -> Report:
+def examine(setup: Setup, quiet: bool = False, limited: Limited | None = None) -> Report:
     """Run all checks.
 
     Args:
         setup: What the operator gave.
         quiet: Print nothing.
+        limited: How long each may take.
     """
-    report, facts = Report(quiet), Facts()
+    report, facts = Report(quiet, limited or Limited()), Facts()
     report.run("flags", lambda: network.flags(setup))
     address = True
     try:
@@ -44,26 +48,43 @@ def examine(setup: Setup, quiet: bool = False) -> Report:
         _skip(report, BEYOND)
     else:
         _talk(report, setup, facts, files)
-    if address:
+    if address and not report.hung:
         report.run("clock", lambda: network.clock(setup, facts))
     report.run("task", lambda: training.model(setup, facts))
     report.run("device", lambda: machine.device(setup, facts))
     report.run("state folder", lambda: machine.state_folder(setup))
-    report.run("disk space", lambda: machine.space(setup, facts))
+    if "state folder" in report.hung:
+        _skip(report, ("disk space",), "the state folder must be right first")
+    else:
+        report.run("disk space", lambda: machine.space(setup, facts))
     if not report.run("shared memory", lambda: machine.shared_memory(setup)):
         setup = replace(setup, workers=0)  # what follows is seen without them
     if report.run("data folder", lambda: training.folder(setup)):
-        report.run("data", lambda: training.data(setup, facts))
-        report.run("inputs", lambda: inputs.inputs(setup, facts))
-        report.run("samples", lambda: samples.samples(setup, facts))
-        report.run("same meaning", lambda: agreement.same(setup, facts))
+        _look_at_data(report, setup, facts)
     else:
         _skip(report, DATA, "the data folder must be right first")
-    if facts.device is None:
+    if report.hung & {"task", *DATA}:
+        _skip(report, ("dummy round",), UNENDED)
+    elif facts.device is None:
         _skip(report, ("dummy round",), "the device must be there first")
     else:
         report.run("dummy round", lambda: training.dummy_round(setup, facts))
     return report
+
+
+def _look_at_data(report: Report, setup: Setup, facts: Facts) -> None:
+    """What hangs once would hang again: after that nothing of the user's is called."""
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
+        "data": lambda: training.data(setup, facts),
+        "inputs": lambda: inputs.inputs(setup, facts),
+        "samples": lambda: samples.samples(setup, facts),
+        "same meaning": lambda: agreement.same(setup, facts),
+    }
+    for name, check in checks.items():
+        if report.hung & {"task", *DATA}:
+            _skip(report, (name,), UNENDED)
+        else:
+            report.run(name, check)
 
 
 WAY = ("proxy", "DNS", "TCP")
@@ -102,13 +123,27 @@ def _skip(report: Report, names: Iterable[str], why: str = FIRST) -> bool:
     return False
 
 
-def doctor(setup: Setup, as_json: bool) -> int:
-    """Look, print, and return the exit code."""
-    if as_json:
-        with contextlib.redirect_stdout(sys.stderr):  # what a task prints is no JSON
-            report = examine(setup, quiet=True)
-        say(report.as_json())
-    else:
-        report = examine(setup)
-        report.close(f"nothing is wrong: {setup.name} can join {setup.server}")
+def doctor(setup: Setup, as_json: bool, limit_s: float | None = None) -> int:
+    """Look, print, and return the exit code.
+
+    Args:
+        setup: What the operator gave.
+        as_json: For scripts.
+        limit_s: How long a check may take; None: as `domo.stages.limited` has it.
+    """
+    limited = Limited(limit_s or STILL_S, limit_s or MOVES_S, by_force=True)
+    try:
+        if as_json:
+            with contextlib.redirect_stdout(sys.stderr):  # what a task prints is no JSON
+                report = examine(setup, True, limited)
+            say(report.as_json())
+        else:
+            report = examine(setup, limited=limited)
+            report.close(f"nothing is wrong: {setup.name} can join {setup.server}")
+    except KeyboardInterrupt:
+        complain("stopped", "red")
+        leave(INTERRUPTED)  # the check that was under way may never end
+    if report.hung:
+        leave(report.exit_code)
+    limited.close()
     return report.exit_code

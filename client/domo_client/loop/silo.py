@@ -101,6 +101,7 @@ class Silo:
 
     def close(self, reason: str = "") -> None:
         """Leave the federation; a second time it is nothing."""
+        end()
         self._closed.set()
         self._watch.stop()
         self._reporter.stop()

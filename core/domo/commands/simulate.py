@@ -27,11 +27,13 @@ from domo.model.card import (
 )
 from domo.model.flat import digest
 from domo.model.model_file import save_model
-from domo.ops.console import console, say
+from domo.ops.console import complain, console, say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulated import Held, ModelRecord, SimulationResult
 from domo.simulation import SimulatedSilo, simulate
+from domo.stages.stopping import stops
+from domo.stages.watch import watched
 from domo.storage.home import make_results_folder
 from domo.tasks.base import Task
 from domo.training.falling_apart import CurvePoint, advice, falls, point
@@ -108,16 +110,17 @@ def run_and_keep(
             bar.update(rounds, completed=record.model_index, refresh=True)
 
         try:
-            result = simulate(
-                config,
-                task,
-                silos,
-                device=device,
-                on_model=show,
-                participants=participants,
-                on_round=lambda held, so_far: newest.__setitem__(slice(None), [(held, so_far)]),
-                begin=begin,
-            )
+            with stops(complain), watched(complain):
+                result = simulate(
+                    config,
+                    task,
+                    silos,
+                    device=device,
+                    on_model=show,
+                    participants=participants,
+                    on_round=lambda held, so_far: newest.__setitem__(slice(None), [(held, so_far)]),
+                    begin=begin,
+                )
         except (KeyboardInterrupt, SystemExit, DomoError) as error:
             if newest and again:
                 held, so_far = newest[0]

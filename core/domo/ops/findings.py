@@ -16,8 +16,20 @@ from rich.text import Text
 import domo
 from domo.errors import DomoError
 from domo.ops.console import console, printable, say
+from domo.stages.limited import Limited
+from domo.stages.table import STAGES
+from domo.stages.watch import Seen
 
 log = logging.getLogger(__name__)
+
+UNENDED = {
+    "blocked": "see to the disk or the network drive that it waits for: is it mounted, does it "
+    "answer?",
+    "still": "it neither computes nor reads: see what it waits for there, such as a network, a "
+    "lock, a drive, or an answer at the keyboard",
+    "moves": "it computes or reads, so it may just be slow: --limit 3600 waits for an hour",
+}
+"""What to do about a check that does not end, by what its process is seen to do."""
 
 State = Literal["ok", "warning", "problem", "not checked"]
 STYLES: dict[State, str | None] = {
@@ -63,23 +75,49 @@ def unchecked(text: str, mend: str = "") -> Finding:
     return Finding("not checked", text, mend)
 
 
+def _where(seen: Seen) -> str:
+    stage = f": {STAGES[seen.stage]}" if seen.stage else ""
+    return f"{stage}{', in ' if stage else ': in '}{seen.place}" if seen.place else stage
+
+
 @dataclass
 class Report:
     """Runs checks and keeps what they find.
 
     Attributes:
         quiet: Print nothing while they run.
+        limited: Runs them, each within limits.
         found: (name of the check, finding), in order.
+        hung: Names of those that did not end.
     """
 
     quiet: bool = False
+    limited: Limited = field(default_factory=Limited)
     found: list[tuple[str, Finding]] = field(default_factory=list)
+    hung: set[str] = field(default_factory=set)
 
     def run(self, name: str, check: Callable[[], Iterable[Finding]]) -> bool:
         """Run a check, a line for each finding as it comes; returns whether none is a problem."""
         before = len(self.found)
+
+        def tell(seen: Seen) -> None:
+            if not self.quiet:
+                text = f"still at it after {seen.for_s:.0f} s{_where(seen)}"
+                say(f"{'...':<11}  {name:<21}  {text}", style="dim")
+                console.file.flush()
+
+        left = self.limited.run(lambda: self._look(name, check), tell)
+        if left is not None:
+            self.hung.add(name)
+            text = f"did not end in {left.for_s:.0f} s{_where(left)}"
+            self.add(name, problem(text, UNENDED.get(left.activity, UNENDED["moves"])))
+        return not any(f.state == "problem" for _, f in self.found[before:])
+
+    def _look(self, name: str, check: Callable[[], Iterable[Finding]]) -> None:
         try:
             for finding in check():
+                if name in self.hung:
+                    return  # it was left, and said to be
                 self.add(name, finding)
         except DomoError as error:
             self.add(name, problem(str(error), "see the text"))
@@ -88,7 +126,6 @@ class Report:
             text = f"this check failed: {type(error).__name__}: {error}"
             mend = "DOMO_LOG_LEVEL=DEBUG shows where; if it is not yours to mend, please report it"
             self.add(name, problem(text, mend))
-        return not any(f.state == "problem" for _, f in self.found[before:])
 
     def add(self, name: str, finding: Finding) -> None:
         """Keep a finding, and print its line."""

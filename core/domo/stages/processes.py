@@ -3,12 +3,17 @@
 import os
 import signal
 import threading
+import time
+from collections import deque
 from collections.abc import Iterable
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
+BUSY, READS = 0.1, 32_000
+"""Share of a core, and bytes a second, from which on something moves; heartbeats need less."""
+NUM_SAMPLES = 12
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -65,6 +70,34 @@ def used(thread: int) -> Used | None:
             moved += _moved(str(pid))
             blocked |= fields[0] == "D"
     return Used(cpu / _TICKS, moved, blocked)
+
+
+class Moves:
+    """Looks again and again whether something is computed or read.
+
+    Args:
+        thread: The identifier of the one that is looked at.
+        still_s: How long it may be still; a judgement needs a sixth of that.
+    """
+
+    def __init__(self, thread: int, still_s: float):
+        self._thread, self._least_s = thread, still_s / 6
+        self._samples: deque[tuple[float, Used]] = deque(maxlen=NUM_SAMPLES)
+
+    def look(self) -> str:
+        """A key of `ACTIVITIES`; empty: it is not known yet."""
+        found = used(self._thread)
+        if found is None:
+            return ""
+        self._samples.append((time.monotonic(), found))
+        (t0, first), (t1, last) = self._samples[0], self._samples[-1]
+        took = t1 - t0
+        if len(self._samples) < 3 or took < self._least_s:
+            return ""
+        busy = (last.cpu_s - first.cpu_s) / took >= BUSY
+        if busy or (last.num_bytes - first.num_bytes) / took >= READS:
+            return "moves"
+        return "blocked" if all(u.blocked for _, u in self._samples) else "still"
 
 
 def catches(pid: int, number: int) -> bool:

@@ -3,14 +3,14 @@
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from domo.stages import workers
 from domo.stages.now import Now, now_of
 from domo.stages.place import of_thread
-from domo.stages.processes import Used, used
+from domo.stages.processes import Moves
 from domo.stages.table import ADVICE, STAGES
 
 log = logging.getLogger(__name__)
@@ -19,11 +19,9 @@ STILL_S = 30.0
 """In one stage, with nothing moving: too long."""
 MOVES_S = 120.0
 """In one stage, while something is computed or read: long enough to be said."""
-TICK_S, NUM_SAMPLES = 1.0, 12
+TICK_S = 1.0
 MULTIPLE = 3.0
 """Times as long as the stage has taken before is too long, where that is more."""
-BUSY, READS = 0.1, 32_000
-"""Share of a core, and bytes a second, from which on something moves; heartbeats need less."""
 
 
 class Seen(NamedTuple):
@@ -67,7 +65,7 @@ class Watch(threading.Thread):
         self._still_s = STILL_S if still_s is None else still_s
         self._moves_s = MOVES_S if moves_s is None else moves_s
         self._at: Now | None = None
-        self._samples: deque[tuple[float, Used]] = deque(maxlen=NUM_SAMPLES)
+        self._moves = Moves(self.thread, self._still_s)
         self._seen: Seen | None = None
         self._longest: dict[str, float] = {}
 
@@ -103,7 +101,7 @@ class Watch(threading.Thread):
         if at is not self._at:
             old, self._at, was = self._seen, at, self._at
             self._seen = None
-            self._samples.clear()
+            self._moves = Moves(self.thread, self._still_s)
             if old is not None and was is not None:
                 took = (time.monotonic() if at is None else at.since) - was.since
                 self._longest[was.stage] = max(took, self._longest.get(was.stage, 0.0))
@@ -114,10 +112,7 @@ class Watch(threading.Thread):
         for_s = time.monotonic() - at.since
         if for_s < self._still_s / 3:
             return
-        found = used(self.thread)
-        if found is not None:
-            self._samples.append((time.monotonic(), found))
-        activity = self._activity()
+        activity = self._moves.look()
         limit = self._moves_s if activity in ("moves", "") else self._still_s
         limit = max(limit, MULTIPLE * self._longest.get(at.stage, 0.0))
         stuck = (self._seen is not None and self._seen.stuck) or for_s >= limit
@@ -130,16 +125,16 @@ class Watch(threading.Thread):
         if stuck and not (before and before.stuck):
             self._say(in_words(self._seen))
 
-    def _activity(self) -> str:
-        if len(self._samples) < 3:
-            return ""
-        (t0, first), (t1, last) = self._samples[0], self._samples[-1]
-        if t1 - t0 < self._still_s / 6:
-            return ""
-        busy = (last.cpu_s - first.cpu_s) / (t1 - t0) >= BUSY
-        if busy or (last.num_bytes - first.num_bytes) / (t1 - t0) >= READS:
-            return "moves"
-        return "blocked" if all(u.blocked for _, u in self._samples) else "still"
+
+@contextmanager
+def watched(say: Callable[[str], None]) -> Iterator[None]:
+    """Watch this thread while a block runs; `say` is told as by `Watch`."""
+    watch = Watch(say)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
 
 
 def where(thread: int, stage: str = "workers") -> str:
@@ -147,7 +142,8 @@ def where(thread: int, stage: str = "workers") -> str:
     place = None
     if stage in ("workers", "look", "meaning"):
         place = workers.where()
-    place = place or of_thread(thread)
+    if place is None and stage != "workers":  # else it is in torch
+        place = of_thread(thread)
     return "" if place is None else str(place)
 
 

@@ -1,11 +1,13 @@
 """Where loader processes are: each tells when it is asked by a signal, whatever it is in."""
 
+import ctypes
 import faulthandler
 import os
 import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from domo.stages.processes import catches, descendants
 SIGNAL = signal.SIGRTMIN + 11
 """One that nobody else is likely to use."""
 ANSWER_S, LOOK_S = 0.5, 0.02
+PR_SET_PDEATHSIG = 1
+"""Of linux/prctl.h: the signal that a process gets when its parent dies."""
 
 
 @cache
@@ -31,16 +35,23 @@ def at_start() -> Callable[[int], None]:
 def _listen(folder: str, _worker: int) -> None:
     file = (Path(folder) / str(os.getpid())).open("w", encoding="ascii")
     faulthandler.register(SIGNAL, file, all_threads=False)
+    with suppress(OSError, AttributeError):  # Linux: no orphan, whatever it waits for
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def where() -> Place | None:
     """Where a loader process is that has something in hand; None: none has, or tells."""
-    if not _folder.cache_info().currsize:
-        return None
-    for pid in descendants():
-        if catches(pid, SIGNAL) and (place := _ask(pid)) is not None:
+    for pid in pids():
+        if (place := _ask(pid)) is not None:
             return place
     return None
+
+
+def pids() -> list[int]:
+    """The loader processes that have begun."""
+    if not _folder.cache_info().currsize:
+        return []
+    return [pid for pid in descendants() if catches(pid, SIGNAL)]
 
 
 def _ask(pid: int) -> Place | None:

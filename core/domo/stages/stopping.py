@@ -1,0 +1,100 @@
+"""Ctrl-C and SIGTERM end a process within seconds, whatever its main thread is in.
+
+Python hands a signal to its main thread, which hears nothing of it while it waits for a drive that
+is gone, and may swallow it in the user's code. A thread of its own hears of it too.
+"""
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from domo.stages import processes, workers
+from domo.stages.limited import leave
+from domo.stages.now import now_of
+from domo.stages.watch import where
+
+OWN_S = 5.0
+"""How long what is the user's may go on after a signal."""
+CLOSE_S = 30.0
+"""How long everything else may: a goodbye, a model that is written."""
+WORKERS_S = 1.0
+"""After so long loader processes are ended: one that hangs is waited for."""
+GOODBYE_S = 2.5
+ENDS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stops(goodbye: Callable[[str], None]) -> Iterator[None]:
+    """Around all that a command does; a second signal ends it at once, with 128 and its number.
+
+    Args:
+        goodbye: Called with what is said, for at most `GOODBYE_S`, before the process is ended by
+            force.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    hears, tells = os.pipe()
+    os.set_blocking(tells, False)
+    before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    thread = threading.get_ident()
+    waiter = threading.Thread(
+        target=_wait, args=(hears, thread, goodbye), name="stopping", daemon=True
+    )
+    waiter.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(tells)
+        waiter.join()
+        os.close(hears)
+
+
+def _wait(hears: int, thread: int, goodbye: Callable[[str], None]) -> None:
+    """Until the block is left, or has to be."""
+    number = _heard(hears, None)
+    if not number:
+        return
+    began, ended_workers = time.monotonic(), False
+    while (took := time.monotonic() - began) < CLOSE_S:
+        if took >= OWN_S and now_of(thread) is not None:
+            break
+        if took >= WORKERS_S and not ended_workers:
+            ended_workers = True
+            processes.kill(workers.pids())
+        again = _heard(hears, 0.2)
+        if again == 0:
+            processes.kill(workers.pids())  # what is left would wait for them
+            return
+        if again is not None:
+            leave(128 + again)
+    _leave(thread, number, goodbye)
+
+
+def _heard(hears: int, limit_s: float | None) -> int | None:
+    """The number of a signal that ends; 0: the block was left; None: nothing for so long."""
+    while select.select([hears], [], [], limit_s)[0]:
+        told = os.read(hears, 1)
+        if not told or told[0] in ENDS:
+            return told[0] if told else 0
+    return None
+
+
+def _leave(thread: int, number: int, goodbye: Callable[[str], None]) -> None:
+    now = now_of(thread)
+    place = where(thread, "" if now is None else now.stage)
+    text = f"ended by force{f', in {place}' if place else ''}"
+    said = threading.Thread(target=_quietly, args=(goodbye, text), daemon=True)
+    said.start()
+    said.join(GOODBYE_S)
+    leave(128 + number)
+
+
+def _quietly(goodbye: Callable[[str], None], text: str) -> None:
+    with suppress(Exception):
+        goodbye(text)
