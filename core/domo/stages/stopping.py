@@ -24,6 +24,8 @@ CLOSE_S = 30.0
 WORKERS_S = 1.0
 """After so long loader processes are ended: one that hangs is waited for."""
 GOODBYE_S = 2.5
+TWICE_S = 0.3
+"""A signal so soon after the first is the same one: see `heed_sigterm`."""
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -71,7 +73,7 @@ def _wait(hears: int, thread: int, goodbye: Callable[[str], None]) -> None:
         if again == 0:
             processes.kill(workers.pids())  # what is left would wait for them
             return
-        if again is not None:
+        if again is not None and time.monotonic() - began >= TWICE_S:
             leave(128 + again)
     _leave(thread, number, goodbye)
 
