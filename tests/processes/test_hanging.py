@@ -5,14 +5,17 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from domo.stages import processes, workers
+from domo.training.batches import BatchLoader
 from tests.support.live.coordinator import coordinator, own_run
-from tests.support.tasks.hanging import HangingTask
+from tests.support.tasks.hanging import HangingData, HangingTask
 
 TASK = "tests.support.tasks.hanging:HangingTask"
 ROOT = Path(__file__).parents[2]
@@ -71,18 +74,35 @@ def wait_for(what: Callable[[], object], limit_s: float = 60.0) -> None:
 
 def test_the_doctor_names_what_did_not_end_and_goes_on(tmp_path: Path) -> None:
     data(tmp_path, "item", "stubborn")
-    with started("doctor", *flags(tmp_path), "--workers", "1", "--limit", "9") as process:
+    with started("doctor", *flags(tmp_path), "--limit", "4") as process:
         output, _ = process.communicate(timeout=100)
     assert process.returncode == 1
     (line,) = [x for x in output.splitlines() if "did not end" in x and x.startswith("problem")]
-    words = (
-        r"did not end in \d+ s: waiting for a batch from its loader processes, in __getitem__ > "
-    )
-    assert re.search(words + r"hang, hanging\.py:\d+$", line), line
+    words = r"did not end in \d+ s: .*, in HangingData.__getitem__ > hang, hanging\.py:\d+$"
+    assert re.search(words, line), line
     after = output[output.index(line) :]
     assert "not checked  dummy round            what did not end must be mended first" in after
     assert "Traceback" not in output
-    assert "leaked" not in output
+
+
+def test_a_loader_process_says_where_it_is(tmp_path: Path) -> None:
+    root = data(tmp_path, "item", "stubborn")
+    ended: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            list(BatchLoader(HangingData(root), num_workers=2).sequential(2))
+        except RuntimeError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    wait_for((root / "hangs").exists)
+    wait_for(workers.where)
+    assert re.fullmatch(r"__getitem__ > hang, hanging\.py:\d+", str(workers.where()))
+    processes.kill(workers.pids())
+    thread.join(60)
+    assert "DataLoader worker" in str(ended[0])
 
 
 def test_ctrl_c_ends_the_doctor_at_once(tmp_path: Path) -> None:
