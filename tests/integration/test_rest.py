@@ -293,6 +293,10 @@ def test_rounds_from_one_on(app: FastAPI, federation: Federation) -> None:
     assert [record["round_index"] for record in rounds] == [1, 2]
     assert len(get(app, "/runs/1-fedavg/rounds").json()) == 3
     refused(get(app, "/runs/1-fedavg/rounds?after=-2"), 422, "invalid_request", "after")
+    two = get(app, "/runs/1-fedavg/rounds?after=-1&limit=2").json()
+    assert [record["round_index"] for record in two] == [0, 1]
+    refused(get(app, "/runs/1-fedavg/rounds?limit=0"), 422, "invalid_request", "limit")
+    refused(get(app, "/runs/1-fedavg/tests?limit=1001"), 422, "invalid_request", "limit")
 
 
 def test_the_options_of_a_run_are_those_of_the_code(app: FastAPI) -> None:

@@ -32,12 +32,11 @@ from domo_server.dashboard.models import RunOptions, run_options
 from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
 from domo_server.dashboard.silo_page import silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
-from domo_server.dashboard.strict import known_kinds
-from domo_server.view.interfaces import ReadModel, Which
+from domo_server.dashboard.strict import Limit, WhichModel, known_kinds
+from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
 _MODEL_TRIES = 3
-WhichModel = Annotated[Which, Query(description="The newest, or the best that was tested.")]
 
 
 def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
@@ -50,8 +49,10 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             raise not_found(run_id)
         return run
 
-    async def committed_rounds(run_id: str, after: int = -1) -> Sequence[RoundRecord]:
-        records = await read.rounds(run_id, after)
+    async def committed_rounds(
+        run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[RoundRecord]:
+        records = await read.rounds(run_id, after, limit)
         if records is None:
             raise not_found(run_id)
         return records
@@ -163,12 +164,13 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     async def rounds(
         run_id: str,
         after: Annotated[int, Query(ge=-1, description="Only rounds above this index.")] = -1,
+        limit: Limit = None,
     ) -> Sequence[RoundRecord]:
         """Its rounds, oldest first: who took part, who was left out and why, training loss."""
-        return await committed_rounds(run_id, after)
+        return await committed_rounds(run_id, after, limit)
 
-    async def all_tests(run_id: str, after: int = -1) -> Sequence[ModelTest]:
-        found = await read.tests(run_id, after)
+    async def all_tests(run_id: str, after: int = -1, limit: Limit = None) -> Sequence[ModelTest]:
+        found = await read.tests(run_id, after, limit)
         if found is None:
             raise not_found(run_id)
         return found
@@ -181,9 +183,10 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     async def tests(
         run_id: str,
         after: Annotated[int, Query(ge=-1, description="Only models above this index.")] = -1,
+        limit: Limit = None,
     ) -> Sequence[ModelTest]:
         """Tests of its models, oldest first: over the federation, at each silo, the spread."""
-        return await all_tests(run_id, after)
+        return await all_tests(run_id, after, limit)
 
     @router.get(
         "/runs/{run_id:path}/tables",

@@ -8,6 +8,15 @@ from fastapi import Query, Request
 
 from domo_server.dashboard.errors import ApiError
 from domo_server.events.kinds import KINDS
+from domo_server.view.interfaces import Which
+
+MAX_ROUNDS = 1000
+"""Or tests, that may be asked for at once."""
+Limit = Annotated[
+    int | None,
+    Query(ge=1, le=MAX_ROUNDS, description="At most so many, the first ones; all by default."),
+]
+WhichModel = Annotated[Which, Query(description="The newest, or the best that was tested.")]
 
 
 async def known_query(request: Request) -> None:

@@ -1,6 +1,7 @@
 """Numbers of models: exact over the federation, and of each silo."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from math import fsum, sqrt
 
 from domo.api.measured import MetricPoint, MetricTable, ModelTables, ModelTest, SiloTest, Spread
@@ -24,13 +25,17 @@ def read_points(store: Store, run_id: str, first: int = 0) -> list[MetricPoint]:
 
 
 def _points(
-    store: Store, run_id: str, first: int, sums: Sequence[EvaluationRow]
+    store: Store, run_id: str, first: int, sums: Sequence[EvaluationRow], last: int | None = None
 ) -> list[MetricPoint]:
     judged = store.judgements_of(run_id, first)
     whole = judged[-1].model_index + 1 if judged else first
     tables = [t for t in store.tables_of(run_id, first) if t.model_index < whole]
     tables += store.tables_of(run_id, whole, cells=True)
-    return metric_points(sums, tables, judged)
+    return metric_points(sums, [t for t in tables if _is_up_to(last, t)], judged)
+
+
+def _is_up_to(last: int | None, row: TableRow) -> bool:
+    return last is None or row.model_index <= last
 
 
 def metric_points(
@@ -82,17 +87,31 @@ def _unpacked(mine: Mapping[str, Sum | TableRow]) -> dict[str, Sum | Table]:
 
 
 def model_tests(
-    store: Store, run_id: str, better: Callable[[str], Better | None], after: int = -1
+    store: Store,
+    run_id: str,
+    better: Callable[[str], Better | None],
+    after: int = -1,
+    limit: int | None = None,
 ) -> list[ModelTest]:
-    """Tests of the models above an index: the federation's numbers, each silo's, their spread."""
+    """Tests of the models above an index: the federation's numbers, each silo's, their spread.
+
+    Args:
+        store: Where they are.
+        run_id: The run.
+        better: Which way a metric is better.
+        after: Only models above this index.
+        limit: At most so many, the first ones.
+    """
     first = after + 1
+    last = None if limit is None else store.last_tested(run_id, first, limit)
+    better = lru_cache(maxsize=None)(better)
     by_model: dict[int, dict[str, dict[str, float]]] = {}
     nums: dict[tuple[int, str], float] = {}
-    for t in store.tables_of(run_id, first):
+    for t in filter(partial(_is_up_to, last), store.tables_of(run_id, first)):
         by_model.setdefault(t.model_index, {}).setdefault(t.silo_id, {}).update(t.numbers)
         nums.setdefault((t.model_index, t.silo_id), t.num)
     counted: dict[tuple[int, str], float] = {}
-    sums = store.evaluations_of(run_id, first)  # once: of many silos and rounds they are many
+    sums = store.evaluations_of(run_id, first, last)  # once: of many silos and rounds they are many
     for row in sums:
         of_silo = by_model.setdefault(row.model_index, {}).setdefault(row.silo_id, {})
         of_silo[row.metric] = row.total / row.num
@@ -108,7 +127,7 @@ def model_tests(
             ],
             spread=_spread(mine, better),
         )
-        for point in _points(store, run_id, first, sums)
+        for point in _points(store, run_id, first, sums, last)
         if (mine := by_model.get(point.model_index, {}))
     ]
 

@@ -280,10 +280,13 @@ class Store:
             )
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
 
-    def rounds_of(self, run_id: str, after: int = -1) -> list[RoundRecord]:
-        """The rounds of a run above an index, oldest first."""
+    def rounds_of(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> list[RoundRecord]:
+        """The rounds of a run above an index, oldest first; at most so many."""
         where = (rounds.c.run_id == run_id) & (rounds.c.round_index > after)
-        return self._rows(round_record, select(rounds).where(where).order_by(rounds.c.round_index))
+        found = select(rounds).where(where).order_by(rounds.c.round_index).limit(limit)
+        return self._rows(round_record, found)
 
     # evaluations
 
@@ -332,11 +335,27 @@ class Store:
                     )
                 )
 
-    def evaluations_of(self, run_id: str, first: int = 0) -> list[EvaluationRow]:
-        """All sums of a run from a model on, in order of model, silo and metric."""
+    def last_tested(self, run_id: str, first: int, num_models: int) -> int | None:
+        """The last of so many tested models from one on; None: there are no more than these."""
+        found: list[int] = []
+        for table in (evaluations, evaluation_tables):
+            index = table.c.model_index
+            where = (table.c.run_id == run_id) & (index >= first)
+            nth = select(index).distinct().where(where).order_by(index).limit(num_models + 1)
+            with self._transaction() as c:
+                found += c.execute(nth).scalars()
+        indices = sorted(set(found))
+        return indices[num_models - 1] if len(indices) > num_models else None
+
+    def evaluations_of(
+        self, run_id: str, first: int = 0, last: int | None = None
+    ) -> list[EvaluationRow]:
+        """All sums of a run from a model on, up to one, in order of model, silo and metric."""
         e = evaluations.c
         order = (e.model_index, e.silo_id, e.metric)
         where = (e.run_id == run_id) & (e.model_index >= first)
+        if last is not None:
+            where &= e.model_index <= last
         columns = (*order, e.total, e.num, e.model_digest)
         with self._transaction() as c:  # of many silos and rounds these are many: by place
             found = c.execute(select(*columns).where(where).order_by(*order))

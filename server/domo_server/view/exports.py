@@ -1,4 +1,4 @@
-"""Committed models of a run as files to download. It takes long: in a thread."""
+"""What a run has made: models as files, cards, rounds, tests. It takes long: in a thread."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import xxhash
 
 from domo.api.measured import ModelTest
-from domo.api.schema import ENDED
+from domo.api.schema import ENDED, RoundRecord
 from domo.errors import StateError
 from domo.model.card import ModelCard, metadata_of
 from domo.model.layout import Section
@@ -22,6 +22,7 @@ from domo_server.store.kept import best_checkpoint
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
 from domo_server.view.interfaces import Which
+from domo_server.view.rows import round_record
 
 
 def is_there(row: RunRow, which: Which) -> bool:
@@ -49,10 +50,23 @@ def _card(store: Store, row: RunRow, which: Which, layout_digest: str) -> ModelC
     return make_card(store, row if which == "newest" else of_best(row), layout_digest)
 
 
-def tests_of(store: Store, run_id: str, after: int) -> Sequence[ModelTest] | None:
-    """Tests of a run's models above an index; None: there is no such run."""
+def rounds_of(
+    store: Store, run_id: str, after: int, limit: int | None
+) -> Sequence[RoundRecord] | None:
+    """A run's rounds above an index, at most so many; None: there is no such run."""
+    if store.run(run_id) is None:
+        return None
+    return [round_record(row) for row in store.rounds_of(run_id, after, limit)]
+
+
+def tests_of(
+    store: Store, run_id: str, after: int, limit: int | None
+) -> Sequence[ModelTest] | None:
+    """Tests of a run's models above an index, at most so many; None: there is no such run."""
     row = store.run(run_id)
-    return None if row is None else model_tests(store, run_id, row.run_config().better_of, after)
+    if row is None:
+        return None
+    return model_tests(store, run_id, row.run_config().better_of, after, limit)
 
 
 def exported_model(store: Store, folder: Path, run_id: str, which: Which) -> Path:

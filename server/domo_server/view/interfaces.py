@@ -46,8 +46,10 @@ class ReadModel(Protocol):
         """The run under way, or the newest; None: there is none at all."""
         ...
 
-    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
-        """Its rounds above an index, oldest first."""
+    async def rounds(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[RoundRecord] | None:
+        """Its rounds above an index, oldest first; at most so many."""
         ...
 
     async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
@@ -74,7 +76,9 @@ class ReadModel(Protocol):
         """The newest events above `after` that concern all that is given, oldest first."""
         ...
 
-    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
+    async def tests(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[ModelTest] | None:
         """Tests of its models above an index, with each silo's own numbers, oldest first."""
         ...
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -31,18 +32,17 @@ from domo_server.results.numbers import latest_metrics, model_tables
 from domo_server.runs.run import Run
 from domo_server.store.rows import RunChanges, RunRow
 from domo_server.store.store import time_text
+from domo_server.view import exports
 from domo_server.view.durations import durations
 from domo_server.view.events import events_of
-from domo_server.view.exports import card_of, exported_model, final_model, is_there, tests_of
 from domo_server.view.interfaces import Which
 from domo_server.view.meaning import meaning_of
-from domo_server.view.rows import round_record, silo_round, summary_of
+from domo_server.view.rows import silo_round, summary_of
 from domo_server.view.run_stats import RunStats, StatsOfRuns
 from domo_server.view.silos import SilosView
 from domo_server.view.stalls import stall_fields
 
 T = TypeVar("T")
-
 TRIES = 5
 """To read rows between two phases of a run."""
 
@@ -84,8 +84,7 @@ class CoordinatorView:
         """How many runs are in which state; the current one counts as loaded."""
         counted = await asyncio.to_thread(self._store.count_runs)
         current = self._c.queue.current
-        row = None if current is None else await self._row(current.run_id)
-        if row is not None:
+        if current is not None and (row := await self._row(current.run_id)) is not None:
             now = (await self._summary(row)).state
             counted[row.state] = counted.get(row.state, 1) - 1
             counted[now] = counted.get(now, 0) + 1
@@ -123,13 +122,11 @@ class CoordinatorView:
             waiting_for=live.participants.missing if live is not None else [],
         )
 
-    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
-        """Its rounds above an index, oldest first."""
-        if await asyncio.to_thread(self._store.run, run_id) is None:
-            return None
-        return await asyncio.to_thread(
-            lambda: [round_record(row) for row in self._store.rounds_of(run_id, after)]
-        )
+    async def rounds(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[RoundRecord] | None:
+        """Its rounds above an index, oldest first; at most so many."""
+        return await asyncio.to_thread(exports.rounds_of, self._store, run_id, after, limit)
 
     async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
         """A silo's part in the rounds above an index that were its own, oldest first."""
@@ -160,9 +157,11 @@ class CoordinatorView:
             self._store, self._c.events, after, limit, run_id, silo_id, kinds, level
         )
 
-    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
+    async def tests(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[ModelTest] | None:
         """Tests of its models above an index, with each silo's own numbers, oldest first."""
-        return await asyncio.to_thread(tests_of, self._store, run_id, after)
+        return await asyncio.to_thread(exports.tests_of, self._store, run_id, after, limit)
 
     async def tables(self, run_id: str, which: Which = "newest") -> ModelTables | None:
         """Tables of the newest model that was tested, or of the best; None if there is none."""
@@ -178,18 +177,19 @@ class CoordinatorView:
     async def model_file(self, run_id: str, which: Which = "newest") -> Path | None:
         """The newest committed x_r, or the best; None if there is none."""
         row = await asyncio.to_thread(self._store.run, run_id)
-        if row is None or not is_there(row, which):
+        if row is None or not exports.is_there(row, which):
             return None
         folder = self._c.queue.folder(run_id)
-        if final := final_model(folder, row, which):
+        if final := exports.final_model(folder, row, which):
             return final
         async with self._exporting:  # two at once would write one file
-            return await asyncio.to_thread(exported_model, self._store, folder, run_id, which)
+            export = partial(exports.exported_model, self._store, folder)
+            return await asyncio.to_thread(export, run_id, which)
 
     async def card(self, run_id: str, which: Which = "newest") -> ModelCard | None:
         """The card of the newest committed x_r, or of the best; None if there is none."""
         folder = self._c.queue.folder(run_id)
-        return await asyncio.to_thread(card_of, self._store, folder, run_id, which)
+        return await asyncio.to_thread(exports.card_of, self._store, folder, run_id, which)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once, and then after every change."""

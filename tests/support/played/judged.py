@@ -34,8 +34,10 @@ class Judged(Federation):
         self.silo_list = []
         self.round_list = [_round(r) for r in range(ROUNDS)]
 
-    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
-        return [_test(i) for i in range(after + 1, ROUNDS + 1)]
+    async def tests(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[ModelTest] | None:
+        return [_test(i) for i in range(after + 1, ROUNDS + 1)][:limit]
 
     async def tables(self, run_id: str, which: str = "newest") -> ModelTables | None:
         matrix = [[8.0, 2.0], [1.0, 9.0]]

@@ -113,10 +113,12 @@ class Federation:
     def _current(self) -> RunDetail | None:
         return next((r for r in self.run_list if r.state in ("OPEN", "PAUSED")), None)
 
-    async def rounds(self, run_id: str, after: int = -1) -> Sequence[RoundRecord] | None:
+    async def rounds(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[RoundRecord] | None:
         if await self.run(run_id) is None:
             return None
-        return [r for r in self.round_list if r.round_index > after]
+        return [r for r in self.round_list if r.round_index > after][:limit]
 
     async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
         records = await self.rounds(run_id, after) or ()
@@ -151,9 +153,11 @@ class Federation:
         ]
         return found[-limit:]
 
-    async def tests(self, run_id: str, after: int = -1) -> Sequence[ModelTest] | None:
+    async def tests(
+        self, run_id: str, after: int = -1, limit: int | None = None
+    ) -> Sequence[ModelTest] | None:
         known = await self.run(run_id) is not None
-        return [t for t in self.test_list if t.model_index > after] if known else None
+        return [t for t in self.test_list if t.model_index > after][:limit] if known else None
 
     async def tables(self, run_id: str, which: str = "newest") -> ModelTables | None:
         return self.tables_found

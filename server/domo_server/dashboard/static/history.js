@@ -7,6 +7,7 @@ import { changed, getJson } from "./dom.js";
 const AGAIN_MS = 2000;
 const NUM_NEWEST = 200;
 const NUM_OLDER = 400; // at most
+const MAX_PIECE = 250; // rounds of one answer: a long run comes in several
 const cache = new Map();
 
 /**
@@ -34,27 +35,42 @@ export function showsChange(owner, run, { detail, rounds, tests }, query) {
 
 async function load(entry, runId, { stamp, isLive, hasTests, onChange }) {
   entry.busy = true;
-  const known = entry.rounds.filter((round) => round.state === "COMMITTED");
-  const after = known.at(-1)?.round_index ?? -1;
-  const tested = entry.tests.slice(0, -1); // of the newest model more silos may have told since
   const url = `api/v1/runs/${encodeURIComponent(runId)}`;
   try {
-    const [detail, rounds, tests] = await Promise.all([
+    const [detail] = await Promise.all([
       isLive ? null : getJson(url),
-      getJson(`${url}/rounds?after=${after}`),
-      hasTests ? getJson(`${url}/tests?after=${tested.at(-1)?.model_index ?? -1}`) : null,
+      loadRounds(entry, url),
+      hasTests ? loadTests(entry, url) : null,
     ]);
     if (detail) entry.detail = detail;
-    entry.rounds = thinned([...known, ...withSent(rounds, known.at(-1)?.sent ?? 0)]);
-    if (tests) {
-      entry.tests = thinned([...tested, ...tests], (test) => test.model_index);
-      entry.testedStamp = stamp;
-    }
+    if (hasTests) entry.testedStamp = stamp;
     entry.stamp = stamp;
     entry.busy = false;
     onChange();
   } catch {
     setTimeout(() => (entry.busy = false), AGAIN_MS); // the next drawing tries again
+  }
+}
+
+async function loadRounds(entry, url) {
+  let isWhole = false;
+  while (!isWhole) {
+    const known = entry.rounds.filter((round) => round.state === "COMMITTED");
+    const after = known.at(-1)?.round_index ?? -1;
+    const rounds = await getJson(`${url}/rounds?after=${after}&limit=${MAX_PIECE}`);
+    entry.rounds = thinned([...known, ...withSent(rounds, known.at(-1)?.sent ?? 0)]);
+    isWhole = rounds.length < MAX_PIECE;
+  }
+}
+
+async function loadTests(entry, url) {
+  let known = entry.tests.slice(0, -1); // of the newest model more silos may have told since
+  let isWhole = false;
+  while (!isWhole) {
+    const after = known.at(-1)?.model_index ?? -1;
+    const tests = await getJson(`${url}/tests?after=${after}&limit=${MAX_PIECE}`);
+    entry.tests = known = thinned([...known, ...tests], (test) => test.model_index);
+    isWhole = tests.length < MAX_PIECE;
   }
 }
 

@@ -55,6 +55,22 @@ def test_reading(there: Coordinator) -> None:
     assert there.events(kinds=["refused"], run_id="1-fedavg") == []
 
 
+def test_a_long_run_is_read_in_pieces(
+    there: Coordinator, federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, asked, real = federation.round_list[0], [], federation.rounds
+    numbers = range(rest_client.MAX_PIECE + 1)
+    federation.round_list = [first.model_copy(update={"round_index": i}) for i in numbers]
+
+    async def rounds(*given: Any) -> Any:
+        asked.append(given)
+        return await real(*given)
+
+    monkeypatch.setattr(federation, "rounds", rounds)
+    assert [r.round_index for r in there.rounds("1-fedavg")] == list(numbers)
+    assert asked == [("1-fedavg", after, rest_client.MAX_PIECE) for after in (-1, numbers[-2])]
+
+
 def test_changing(there: Coordinator, federation: Federation) -> None:
     run = there.submit({"method": "DOMO", "name": "x"})
     assert federation.submitted[0]["name"] == "x"

@@ -35,3 +35,23 @@ def test_the_spread_of_silos_is_read_once_and_finite(
     assert test.spread["accuracy"].worst == "a"
     assert test.spread["loss"].std == 0.0
     assert math.isclose(test.spread["far"].std, 1e200)
+
+
+def test_tests_of_a_long_run_come_in_pieces(tmp_path: Path) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'a.db'}"))
+    for index in (0, 3, 4, 9):
+        for silo_id in ("a", "b"):
+            store.add_evaluation("1-r", index, silo_id, {"loss": (float(index), 2.0)})
+
+    def pieces(after: int, limit: int | None) -> list[int]:
+        found = model_tests(store, "1-r", lambda name: "lower", after, limit)
+        assert all(len(test.silos) == 2 for test in found)
+        return [test.model_index for test in found]
+
+    assert pieces(-1, None) == [0, 3, 4, 9]
+    assert pieces(-1, 3) == [0, 3, 4]
+    assert pieces(4, 3) == [9]
+    assert pieces(0, 1) == [3]
+    assert pieces(-1, 4) == pieces(-1, 5) == [0, 3, 4, 9]
+    assert pieces(9, 3) == []
+    store.close()
