@@ -1,7 +1,10 @@
 """The promise of DESIGN section 4: a run over gRPC ends with the bytes of `domo simulate`."""
 
 import itertools
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,12 +16,24 @@ from domo.simulation import SimulatedSilo, simulate
 from domo.tasks import load_task
 from domo.training.batches import BatchLoader
 from domo.trial import shard_silos
-from tests.support.live.federation import federation
+from tests.support.live.federation import Federation, federation
 from tests.support.tasks.unequal import UnequalTask
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 UNEQUAL = (0, 1, 2, 3, 4, 5, 10, 11)
 """Numbers of the silos: sorted as text, 10 comes before 2."""
+NAMES = [f"silo-{i}" for i in range(4)]
+COMMON = {"task": "digits", "num_silos": 4, "seed": 7}
+PLAIN: list[dict[str, Any]] = [
+    {**COMMON, "name": m.lower(), "method": m, "num_rounds": 4, "weight_decay": 5e-4}
+    for m in METHODS
+]
+ROUNDED: list[dict[str, Any]] = [
+    {**COMMON, "name": f"{m}-{u}".lower(), "method": m, "update_dtype": u, "num_rounds": 5}
+    | {"participation": 3}
+    for m in ("DOMO", "DOMO-S", "FedAvgSLM")
+    for u in ("bfloat16", "float16")
+]
 
 
 def assert_same(final: dict[str, torch.Tensor], config: RunConfig, silos, task) -> None:
@@ -30,54 +45,40 @@ def assert_same(final: dict[str, torch.Tensor], config: RunConfig, silos, task) 
         assert torch.equal(final["mbar"], result.mbar)
 
 
-@pytest.mark.timeout(240)
-def test_every_method_ends_with_the_bytes_of_the_simulation(tmp_path: Path) -> None:
-    common = {"task": "digits", "num_rounds": 4, "num_silos": 4, "weight_decay": 5e-4, "seed": 7}
-    configs = [validate(RunConfig, {**common, "method": m}, "test") for m in METHODS]
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """Four silos through the command line, and all runs of `PLAIN` and `ROUNDED`, in turn."""
+    folder = tmp_path_factory.mktemp("four")
     runs = "".join(
-        f'[[runs]]\nname = "{m.lower()}"\nmethod = "{m}"\n'
-        'task = "digits"\nnum_rounds = 4\nnum_silos = 4\nweight_decay = 5e-4\nseed = 7\n'
-        for m in METHODS
+        "[[runs]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in run.items())
+        for run in [*PLAIN, *ROUNDED]
     )
-    with federation(tmp_path) as fed:
+    with federation(folder) as fed:
         fed.start_server(runs, "--exit-when-done")
-        for i in range(4):
-            fed.start_silo(f"silo-{i}", "--shard", f"{i}/4")
-        fed.finish(200)
-        names = [f"silo-{i}" for i in range(4)]
-        for number, config in enumerate(configs, 1):
-            task = load_task("digits")
-            silos = shard_silos(task, tmp_path, names, config.similarity, config.seed)
-            final = fed.final_state(f"{number}-{config.method.lower()}")
-            assert_same(final, config, silos, task)
-
-
-@pytest.mark.timeout(240)
-def test_updates_of_16_bits_end_with_the_bytes_of_the_simulation(tmp_path: Path) -> None:
-    common = {"task": "digits", "num_rounds": 5, "num_silos": 4, "participation": 3, "seed": 7}
-    configs = [
-        validate(RunConfig, {**common, "method": m, "update_dtype": u, "name": f"{m}-{u}"}, "test")
-        for m in ("DOMO", "DOMO-S", "FedAvgSLM")
-        for u in ("bfloat16", "float16")
-    ]
-    runs = "".join(
-        f'[[runs]]\nname = "{c.name}"\nmethod = "{c.method}"\nupdate_dtype = "{c.update_dtype}"\n'
-        'task = "digits"\nnum_rounds = 5\nnum_silos = 4\nparticipation = 3\nseed = 7\n'
-        for c in configs
-    )
-    names = [f"silo-{i}" for i in range(4)]
-    rounds = [configs[0].participants_at(r, names) for r in range(5)]
-    assert any(a != b for a, b in itertools.pairwise(rounds)), "nobody ever sits a round out"
-    with federation(tmp_path) as fed:
-        fed.start_server(runs, "--exit-when-done")
-        for i, name in enumerate(names):
+        for i, name in enumerate(NAMES):
             fed.start_silo(name, "--shard", f"{i}/4", "--compression", ("none", "zstd")[i % 2])
         fed.finish(200)
-        for number, config in enumerate(configs, 1):
-            task = load_task("digits")
-            silos = shard_silos(task, tmp_path, names, config.similarity, config.seed)
-            final = fed.final_state(f"{number}-{config.name}")
-            assert_same(final, config, silos, task)
+        yield fed
+
+
+def assert_all_same(fed: Federation, runs: list[dict[str, Any]], first: int) -> None:
+    for number, run in enumerate(runs, first):
+        config, task = validate(RunConfig, run, "test"), load_task("digits")
+        silos = shard_silos(task, fed.folder, NAMES, config.similarity, config.seed)
+        assert_same(fed.final_state(f"{number}-{config.name}"), config, silos, task)
+
+
+@pytest.mark.timeout(300)
+def test_every_method_ends_with_the_bytes_of_the_simulation(ended: Federation) -> None:
+    assert_all_same(ended, PLAIN, 1)
+
+
+@pytest.mark.timeout(300)
+def test_updates_of_16_bits_end_with_the_bytes_of_the_simulation(ended: Federation) -> None:
+    config = validate(RunConfig, ROUNDED[0], "test")
+    rounds = [config.participants_at(r, NAMES) for r in range(5)]
+    assert any(a != b for a, b in itertools.pairwise(rounds)), "nobody ever sits a round out"
+    assert_all_same(ended, ROUNDED, len(PLAIN) + 1)
 
 
 @pytest.mark.timeout(240)
