@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from domo.metrics import Sum
+from domo_proto.v1 import federation_pb2 as pb
 from domo_server.monitor.monitor import CALM_S
 from domo_server.monitor.stall import BROKEN_S, COMING_S, ENROL_S
 from domo_server.runs.run import ROUND
+from domo_server.silos.doing import Doing, heard
 from domo_server.silos.session import NotReady
 from domo_server.silos.sessions import SILENT
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play
@@ -341,3 +343,45 @@ def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
             assert group.help.startswith("Start domo-client there again, or drop it")
 
     play(go())
+
+
+def test_a_silo_that_says_that_it_does_not_move_is_one_event_until_it_does(tmp_path: Path) -> None:
+    words = "waiting for a batch from its loader processes (nothing is computed or read there)"
+
+    async def act(lab: Lab) -> None:
+        session = lab.c.sessions.of(A)
+        assert session is not None
+        session.now = Doing("workers", 2.0, "", 0)
+        assert await stalled(lab) is None
+        assert (await lab.silo(A)).doing is None, "it has only begun"
+        session.now = Doing("workers", 35.0, "still", 30)
+        assert await stalled(lab) is None, "the others get on"
+        assert await lab.events("silo-stalled") == [f"{A} has not moved on for over 30 s: {words}"]
+        assert (await lab.silo(A)).doing == f"has not moved on for 35 s: {words}"
+        await lab.send_all(B, C, D)
+        told = await stalled(lab) or ""
+        assert told.startswith(f"nothing moves in round 1. {A}: has not moved on for over 30 s: ")
+        session.now = None
+        lab.pass_time(0.1)
+        await stalled(lab)
+        lab.pass_time(CALM_S)
+        assert await stalled(lab) is None
+        assert len(await lab.events("silo-stalled")) == 1
+        assert len(await lab.events("run-stalled")) == 1
+        (moves,) = await lab.events("silo-moves-again")
+        assert moves.startswith(f"{A} moves on again after ")
+
+    scene(tmp_path, act)
+
+
+def test_what_a_silo_says_of_its_stage_is_a_key_or_nothing() -> None:
+    good = pb.Doing(stage="step", for_s=40.0, activity="moves", stuck=True)
+    first = heard(good, None)
+    assert first == ("step", 40.0, "moves", 40)
+    later = pb.Doing(stage="step", for_s=52.0, activity="<b>", stuck=True)
+    assert heard(later, first) == ("step", 52.0, "", 40), "the text does not change"
+    for bad in ({"stage": "data.py:41"}, {"for_s": float("nan")}, {"for_s": -1.0}):
+        message = pb.Doing(stage="step", for_s=1.0)
+        message.MergeFrom(pb.Doing(**bad))
+        assert heard(message, None) is None
+    assert heard(pb.ReportRequest().doing, first) is None
