@@ -46,3 +46,28 @@ def test_who_asks_with_another_folder_is_an_event_too(tmp_path: Path) -> None:
         silo.close()
         (event,) = server.until("/events?kind=silo-conflict", lambda told: told)
         assert "(127.0.0.1) was refused: the name 'site-a' is taken" in event["text"]
+
+
+def test_a_copy_that_is_quicker_after_a_restart_of_the_coordinator_gives_the_name_back(
+    tmp_path: Path,
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run = own_run(tmp_path, nn.Linear(4, 2, bias=False), num_silos=2)
+    how = {"report_interval_s": 0.2, "long_poll_s": 0.2}
+    with coordinator(tmp_path, run, **how) as first:
+        silo = domo_client.connect(first.address, "site-a", state_dir=here)
+        shutil.copytree(here, there)
+        waits = silo.connection.session._lock  # it cannot join again yet
+        waits.acquire()
+    with coordinator(tmp_path, run, listen=first.address, **how) as second:
+        copy = domo_client.connect(second.address, "site-a", state_dir=there)
+        second.until("/silos", lambda them: them)
+        waits.release()
+        (event,) = second.until("/events?kind=silo-conflict", lambda told: told)
+        assert "(127.0.0.1) was refused" in event["text"]
+        with pytest.raises(SiloConflictError, match="another process with the identity"):
+            copy.next_run()
+        assert silo.connection.counts.joins == 2
+        assert not silo.connection.session.refused
+        copy.close()
+        silo.close()

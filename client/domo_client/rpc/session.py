@@ -68,7 +68,7 @@ class Session:
         report_interval_s: How often the coordinator wants to hear of this silo.
         long_poll_s: How long it may hold a call.
         closed: Whether this silo has left.
-        refused: Why this silo was not let in again: another one has its name. It ends.
+        refused: Why this silo was not let in again, as another one has its name; empty: it may.
         counts: What was done over it.
         advanced: Grows when a transfer has got further than ever: pauses begin anew.
     """
@@ -96,7 +96,7 @@ class Session:
         self.token = ""
         self._lock = threading.Lock()
         self.closed = False
-        self.refused: SiloConflictError | None = None
+        self.refused = ""
         self.report_interval_s = 2.0
         self.long_poll_s = 20.0
         self.counts = Counts()
@@ -149,13 +149,13 @@ class Session:
     def _rejoin(self, stale: str) -> None:
         """Open a new session, unless another thread has done so since."""
         with self._lock:
-            if self.refused is not None:
-                raise self.refused
+            if self.refused:
+                raise SiloConflictError(self.refused)
             if self.token == stale and not self.closed:
                 try:
                     self._join()
                 except SiloConflictError as error:
-                    self.refused = error
+                    self.refused = str(error)
                     raise
 
     def call(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:

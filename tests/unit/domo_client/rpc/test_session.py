@@ -4,9 +4,10 @@ import weakref
 
 import pytest
 
-from domo.errors import ProtocolError
+from domo.errors import ProtocolError, SiloConflictError
 from domo_client.rpc import session as line
 from domo_client.rpc.session import Session
+from domo_proto.errors import SessionError
 
 
 def test_pauses_grow_until_a_transfer_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +51,27 @@ def test_who_does_not_wait_for_the_goodbye_hangs_up_all_the_same() -> None:
     it.close()
     with pytest.raises(ValueError, match="closed channel"):
         it.channel.unary_unary("/a/b")(b"")
+
+
+def test_who_is_refused_its_name_in_mid_run_asks_no_more() -> None:
+    """Else two processes with one identity would take it from each other in turns."""
+    joins = 0
+
+    def join() -> None:
+        nonlocal joins
+        joins += 1
+        raise SiloConflictError("another process with the identity")
+
+    def over(token: str) -> None:
+        raise SessionError("this session is over")
+
+    it = Session("127.0.0.1:1", "a", "i")
+    it._join = join  # type: ignore[method-assign]
+    for _ in range(3):
+        with pytest.raises(SiloConflictError, match="another process with the identity"):
+            it.ask(over)
+    assert joins == 1
+    it.close()
 
 
 class Held:
