@@ -137,6 +137,23 @@ def test_a_wrong_ca(
     outcome.blames("server certificate", text, "--tls-ca")
 
 
+def test_a_file_of_cas_that_a_variable_names(
+    server: Coordinator, papers: Papers, images: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Where no --tls-ca is given, and grpc goes by it."""
+    variable = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+    monkeypatch.setenv(variable, str(papers.stranger.cert))
+    own = ("--tls-cert", str(papers.site_a.cert), "--tls-key", str(papers.site_a.key))
+    outcome = doctor(*flags(server.address, tmp_path, images, *own))
+    text = f"in {papers.stranger.cert} (of {variable}; no --tls-ca is given), but by CN=ca"
+    outcome.blames("server certificate", text, "--tls-ca")
+
+
+def test_an_address_as_it_is_pasted(plain: Coordinator, images: Path, tmp_path: Path) -> None:
+    pasted, page = f" http://{plain.address}/ ", plain.url.removeprefix("http://")
+    assert doctor(*flags(pasted, tmp_path, images, "--dashboard", page)).code == 0
+
+
 def test_an_expired_certificate_of_the_coordinator(
     papers: Papers, images: Path, tmp_path: Path
 ) -> None:

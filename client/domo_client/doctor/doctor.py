@@ -36,12 +36,12 @@ def examine(setup: Setup, quiet: bool = False, limited: Limited | None = None) -
         limited: How long each may take.
     """
     report, facts = Report(quiet, limited or Limited()), Facts()
-    report.run("flags", lambda: network.flags(setup))
     address = True
     try:
         setup = replace(setup, server=grpc_address(setup.server or ""))
-    except ConfigError:
+    except ConfigError:  # the flags say why
         address = False
+    report.run("flags", lambda: network.flags(setup))
     files = report.run("TLS files", lambda: tls.files(setup, facts))
     reached = _reach(report, setup, facts) if address else _skip(report, WAY, "no address to dial")
     if not reached:

@@ -165,7 +165,7 @@ def certificate(setup: Setup, facts: Facts) -> Iterator[Finding]:
 def _authority(setup: Setup, facts: Facts, what: str) -> Finding:
     tls = setup.tls or TlsFiles()
     roots = tls.ca or _default_roots()
-    where = str(tls.ca) if tls.ca else "the public CAs (no --tls-ca is given)"
+    where = str(tls.ca or _default_where())
     context = bare_context()
     context.verify_mode = ssl.CERT_REQUIRED
     try:
@@ -188,6 +188,13 @@ def _authority(setup: Setup, facts: Facts, what: str) -> Finding:
         return problem(text, "ask the admin for the CA's file and give it as --tls-ca")
     except OSError as error:
         return unchecked(f"who signed {what}: the connection is cut off: {reason(error)}")
+
+
+def _default_where() -> str:
+    given = os.environ.get(ROOTS_VARIABLE)
+    if given:
+        return f"{given} (of {ROOTS_VARIABLE}; no --tls-ca is given)"
+    return "the public CAs (no --tls-ca is given)"
 
 
 def _default_roots() -> Path | None:
