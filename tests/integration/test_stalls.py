@@ -1,6 +1,8 @@
 """A run that makes no progress says so, with the reason; on a clock that the test moves."""
 
 import contextlib
+import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,37 @@ def test_a_silent_silo_that_the_round_needs(tmp_path: Path) -> None:
         assert await lab.events("run-moves-again") == ["r moves again after 2 s"]
         assert [t.split(":")[0] for t in await lab.events("silo-lost")] == [D]
         assert await lab.events("silo-back") == ["site-d is back"]
+
+    scene(tmp_path, act)
+
+
+def test_a_coordinator_without_file_descriptors_blames_no_silo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(lab: Lab) -> None:
+        assert await lab.events("descriptors") == []
+        real = os.open
+
+        def none_is_left(path: Any, *args: Any, **given: Any) -> int:
+            if path == os.devnull:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return real(path, *args, **given)
+
+        monkeypatch.setattr(os, "open", none_is_left)
+        lab.alive.discard(D)
+        lab.pass_time(10)
+        text = await stalled(lab)
+        assert text is not None
+        assert text.startswith("the coordinator has no file descriptors left, of ")
+        assert D not in text
+        monkeypatch.setattr(os, "open", real)
+        lab.alive.add(D)
+        lab.pass_time(0.1)
+        assert await stalled(lab) is not None
+        lab.pass_time(CALM_S)
+        assert await stalled(lab) is None
+        again = "the coordinator has file descriptors again"
+        assert await lab.events("descriptors") == [text, again]
 
     scene(tmp_path, act)
 

@@ -85,6 +85,7 @@ ENDS = {"FINISHED": FINISHED, "FAILED": FAILED, "STOPPED": STOPPED}
 
 # the coordinator
 DISK = _kind("disk", "problem", "red", webhook="disk")
+DESCRIPTORS = _kind("descriptors", "problem", "red")
 CERTIFICATE = _kind("certificate")
 TRACKER = _kind("tracker")
 WEBHOOK = _kind("webhook")

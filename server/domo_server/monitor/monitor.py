@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.monitor.activity import Signs
+from domo_server.monitor.descriptors import none_left
 from domo_server.monitor.falling import Falling
 from domo_server.monitor.stall import BROKEN_S, Stall, Why
 from domo_server.runs.run import Run
@@ -59,6 +60,7 @@ class Watch:
         """Silos that do not move on, and since when that was said; None: it was said of the run."""
         self._run: Run | None = None
         self._stall: Stall | None = None
+        self._none_left: str | None = None
         self.stalled: Stalled | None = None
 
     async def forever(self) -> None:
@@ -85,6 +87,7 @@ class Watch:
         if shown != self._shown:
             self._shown = shown
             self._c.changes.moved()
+        self._look_at_descriptors()
         self._look_at_run(now)
         for session in self._c.sessions.all():
             self._look_at_stage(session, now)
@@ -93,6 +96,13 @@ class Watch:
         """The stall of a run, if it is the current one and stalled."""
         known = self._run is not None and self._run.run_id == run.run_id
         return self.stalled if known and not run.state.ended else None
+
+    def _look_at_descriptors(self) -> None:
+        """Say that nothing more can be opened here, and that it can again."""
+        old, self._none_left = self._none_left, none_left()
+        if (old is None) != (self._none_left is None):
+            text = self._none_left or "the coordinator has file descriptors again"
+            self._c.events.say(kinds.DESCRIPTORS, text)
 
     def _look_at(self, session: Session) -> None:
         silo_id = session.silo_id
@@ -136,7 +146,10 @@ class Watch:
             run.participants.times.stalled_s += now - self._looked_at
         self._looked_at = now
         tested = len(run.receiver.reported.get(run.state.round_index, ()))
-        why, at = self._stall.why(), (run.state, len(run.participants.accepted), tested)
+        why = self._stall.why()
+        if self._none_left is not None and not run.state.ended:
+            why = Why(self._none_left)
+        at = (run.state, len(run.participants.accepted), tested)
         if why is not None:
             self._holds(run, why, at, now)
         elif self.stalled is not None:

@@ -312,7 +312,7 @@ def _(scene: Scene, name: str) -> Iterator[None]:
         yield
 
 
-@fault("the coordinator has no file descriptors left", "Too many open files", on=COORDINATOR)
+@fault("the coordinator has no file descriptors left", "no file descriptors left", on=COORDINATOR)
 def _(scene: Scene, name: str) -> Iterator[None]:
     with no_more_files(scene.pid(name)):
         yield
