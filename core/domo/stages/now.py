@@ -1,4 +1,4 @@
-"""What each thread is doing of the user's, and since when. It costs a fraction of a microsecond."""
+"""What each thread is doing of the user's, and since when. It costs a few microseconds."""
 
 import time
 from collections.abc import Iterator
