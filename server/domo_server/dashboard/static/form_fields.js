@@ -96,5 +96,5 @@ export const GROUPS = [
   },
 ];
 
-/** Settings that are lists or tables of numbers: only as JSON. */
-export const AS_JSON = ["classes", "images", "local_lrs", "local_steps_list", "participants"];
+/** Settings that are lists, tables of numbers or a switch: only as JSON. */
+export const AS_JSON = ["classes", "images", "local_lrs", "local_steps_list", "participants", "same_code"];
