@@ -207,6 +207,7 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
     grads = {e.name: p.grad for e, p in zip(named, flat.params, strict=True)}
     idle = [name for name, grad in grads.items() if grad is None]
     if len(idle) == len(grads):
+        flat.check()  # where forward has put others in their place, that is what is wrong
         raise TaskError(f"{LOSS} reaches no parameter of the model: is it another model's loss?")
     on_gradients = getattr(task, "on_gradients", None)
     if on_gradients is not None:

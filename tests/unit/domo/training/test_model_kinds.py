@@ -116,6 +116,18 @@ class Words(nn.Module):
         return out
 
 
+class Replaced(nn.Linear):
+    """A parameter that `forward` puts another one in the place of."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight = nn.Parameter(0.9 * self.weight.detach())
+        self.bias = nn.Parameter(0.9 * self.bias.detach())
+        return super().forward(x)
+
+
 class Changing(nn.Module):
     """A buffer that `forward` assigns anew."""
 
@@ -257,6 +269,10 @@ MODELS: dict[str, tuple[Any, str]] = {
     "a causal mask of -inf among the buffers": (model(Attention), WORKS),
     "NaN among the buffers": (model(lambda: buffered(b=torch.tensor([math.nan, 1.0]))), WORKS),
     "a buffer that forward assigns anew": (model(Changing), WORKS),
+    "a parameter that forward assigns anew": (
+        model(Replaced),
+        "parameters were replaced or moved after the model was handed over: weight",
+    ),
     "a buffer that forward makes larger": (
         model(lambda: Changing(True)),
         "the model has changed since the run began: ema was a buffer float32[4] and is a buffer",
