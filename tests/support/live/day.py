@@ -8,6 +8,7 @@ noted what the page said, and after how long; the end of the run is compared wit
 import contextlib
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -258,7 +259,7 @@ def strike(on_stage: Scene, page: Page, fault: Fault, struck: Struck) -> None:
     struck.terminal = own.splitlines()[-40:]
     struck.page = [text for at, text in page.lines if at >= begun]
     if fault.silo:
-        struck.locally = any(part in own for part in fault.silo.format(silo=on).split("|"))
+        struck.locally = re.search(fault.silo.format(silo=on), own) is not None
 
 
 def gets_on(fed: Federation, since: float, silos: Sequence[str] = SILOS) -> None:

@@ -124,13 +124,6 @@ def _(scene: Scene, silo: str) -> Iterator[None]:
     scene.fed.start(silo)
 
 
-@fault("a silo's terminal is closed (SIGHUP)", f"event left {{silo}}|{BROKE}")
-def _(scene: Scene, silo: str) -> Iterator[None]:
-    scene.die(silo, signal.SIGHUP)
-    yield
-    scene.fed.start(silo)
-
-
 @fault("a silo hangs (SIGSTOP, 5 s)", SILENT)
 def _(scene: Scene, silo: str) -> Iterator[None]:
     begun = time.monotonic()
