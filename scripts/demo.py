@@ -72,14 +72,26 @@ def own_folder() -> Path:
     raise AssertionError
 
 
-def start(name: str, *command: str) -> subprocess.Popen[bytes]:
-    """Start one process, its output in NAME.log of the folder."""
+def start_guard() -> subprocess.Popen[bytes]:
+    """A shell that is told the numbers of processes, and ends them once nobody tells it more."""
+    script = 'while read -r n; do all="$all $n"; done; kill $all; sleep 3; kill -9 $all'
+    return subprocess.Popen(
+        ["sh", "-c", script], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def start(guard: subprocess.Popen[bytes], name: str, *command: str) -> subprocess.Popen[bytes]:
+    """Start one process, its output in NAME.log of the folder; it ends with this one."""
     env = os.environ | {"PYTHONUNBUFFERED": "1"}
     with (FOLDER / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [str(BIN / command[0]), *command[1:]], stdout=log, stderr=subprocess.STDOUT, env=env,
             start_new_session=True,
         )  # fmt: skip
+    assert guard.stdin is not None
+    guard.stdin.write(b"%d\n" % process.pid)
+    return process
 
 
 def end(processes: dict[str, subprocess.Popen[bytes]]) -> None:
@@ -160,6 +172,8 @@ def main() -> None:
     began = time.monotonic()
     FOLDER = own_folder()
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # else it is nohup's
+        signal.signal(signal.SIGHUP, _interrupt)
     config = FOLDER / "federation.toml"
     runs = (RUN.format(name=m.lower(), method=m, rounds=ROUNDS, silos=NUM_SILOS) for m in METHODS)
     config.write_text(SERVER + "".join(runs))
@@ -169,15 +183,17 @@ def main() -> None:
         "domo-server", "--config", str(config), "--listen", address,
         "--state-dir", str(FOLDER / "coordinator"),
     )  # fmt: skip
-    processes = {"coordinator": start("coordinator", *server_command)}
-    for i in range(NUM_SILOS):
-        name = f"silo-{i}"
-        processes[name] = start(
-            name, "domo-client", "--server", address, "--name", name,
-            "--shard", f"{i}/{NUM_SILOS}", "--device", "cpu",
-            "--state-dir", str(FOLDER / name),
-        )  # fmt: skip
+    guard = start_guard()
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
+        processes["coordinator"] = start(guard, "coordinator", *server_command)
+        for i in range(NUM_SILOS):
+            name = f"silo-{i}"
+            processes[name] = start(
+                guard, name, "domo-client", "--server", address, "--name", name,
+                "--shard", f"{i}/{NUM_SILOS}", "--device", "cpu",
+                "--state-dir", str(FOLDER / name),
+            )  # fmt: skip
         log = FOLDER / "coordinator.log"
         while not (found := re.search(LINKS, log.read_text())):
             if processes["coordinator"].poll() is not None:
@@ -209,6 +225,7 @@ def main() -> None:
         say("stopped")
     finally:
         end(processes)
+        guard.kill()
 
 
 def _interrupt(_signal: int, _frame: object) -> None:

@@ -33,7 +33,7 @@ from domo.training.batches import BatchLoader
 from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
 from domo.training.ready import load_tests, load_train, look, look_of
-from domo.training.task_errors import may_pass, task_errors
+from domo.training.task_errors import may_pass, outside, task_errors, told
 from domo.training.task_round import run_task_round
 from domo_client.leftovers import give_back, process_as_it_was
 from domo_client.loop.rounds import Outcome
@@ -227,8 +227,8 @@ def _serve(
             raise
         if may_pass(error) and not (once and isinstance(error, DataError)):
             return NotYet.of(error, options.data)
-        silo.decline(offer, str(error), code_of(error))
-        ui.declined(offer.run_id, str(error))
+        silo.decline(offer, outside(error), code_of(error))
+        ui.declined(offer.run_id, told(error))
     return None
 
 

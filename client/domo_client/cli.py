@@ -24,6 +24,7 @@ from domo.ops.command_app import Version, make_app
 from domo.ops.console import complain, friendly_errors, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
+from domo.ops.terminal import at_hangup, fill_closed, output_may_be_lost
 from domo.stages.stopping import stops
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
@@ -121,43 +122,49 @@ def main_command(
         for silo in at_hand:
             silo.connection.session.close("stopped by its operator")
 
-    try:
-        with stops(goodbye), ExitStack() as ending:
-            metrics = None
-            if flags.metrics is not None:
-                metrics = ending.enter_context(SiloMetrics(flags.metrics, flags.tls))
-            silo = connect(
-                flags.server,
-                silo_id,
-                state_dir=flags.state_dir or default_state(silo_id),
-                tls=flags.tls,
-                insecure=flags.insecure,
-                role=flags.role,
-                device=describe_device(where),
-                first_connect_s=flags.connect_timeout,
-                on_trouble=ui.trouble,
-                compression=flags.compression,
-                share_log=flags.share_log,
-                on_stuck=ui.stuck,
-            )
-            ending.enter_context(silo)
-            at_hand.append(silo)
-            if metrics is not None:
-                metrics.watch(silo)
-                say(f"{silo_id}: metrics at {metrics.url}")
-            ending.enter_context(ui)
-            ui.joined(
-                silo,
-                silo.connection.session.address,
-                SHARED + (LOG_TOO if flags.share_log else LOG_STAYS),
-            )
-            outcome = run_agent(silo, agent_options, ui, once=flags.once)
-    except KeyboardInterrupt:
-        ui.stopped(silo_id)
-        return
+    at_hangup(_hang_up, serves=True)
+    with output_may_be_lost():
+        try:
+            with stops(goodbye), ExitStack() as ending:
+                metrics = None
+                if flags.metrics is not None:
+                    metrics = ending.enter_context(SiloMetrics(flags.metrics, flags.tls))
+                silo = connect(
+                    flags.server,
+                    silo_id,
+                    state_dir=flags.state_dir or default_state(silo_id),
+                    tls=flags.tls,
+                    insecure=flags.insecure,
+                    role=flags.role,
+                    device=describe_device(where),
+                    first_connect_s=flags.connect_timeout,
+                    on_trouble=ui.trouble,
+                    compression=flags.compression,
+                    share_log=flags.share_log,
+                    on_stuck=ui.stuck,
+                )
+                ending.enter_context(silo)
+                at_hand.append(silo)
+                if metrics is not None:
+                    metrics.watch(silo)
+                    say(f"{silo_id}: metrics at {metrics.url}")
+                ending.enter_context(ui)
+                ui.joined(
+                    silo,
+                    silo.connection.session.address,
+                    SHARED + (LOG_TOO if flags.share_log else LOG_STAYS),
+                )
+                outcome = run_agent(silo, agent_options, ui, once=flags.once)
+        except KeyboardInterrupt:
+            ui.stopped(silo_id)
+            return
     if outcome is None:
         raise typer.Exit(MISUSE)  # declined: what this silo was given does not fit the run
     raise typer.Exit(OF_STATES.get(outcome.state, FAULT))
+
+
+def _hang_up() -> None:
+    raise KeyboardInterrupt("its terminal was closed")
 
 
 def heed_sigterm() -> None:
@@ -271,5 +278,6 @@ def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":
 
 def main() -> None:
     """Entry point."""
+    fill_closed()
     with friendly_errors():
         app()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from domo.errors import DataError, DomoError, code_of
+from domo.training.task_errors import outside, told
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 """Between two looks: twice as long each time; never shorter than the look itself took."""
@@ -26,7 +27,7 @@ class NotYet(NamedTuple):
     @classmethod
     def of(cls, error: DomoError, folder: Path | None) -> "NotYet":
         """What may pass by itself; `folder` is that of the data."""
-        here = elsewhere = str(error)
+        here, elsewhere = told(error), outside(error)
         chain: BaseException | None = error
         while chain is not None:
             name = getattr(chain, "filename", None)

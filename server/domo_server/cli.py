@@ -25,6 +25,7 @@ from domo.ops.command_app import Version, make_app
 from domo.ops.console import confirm, console, friendly_errors, say
 from domo.ops.exit_codes import DONE, OF_STATES
 from domo.ops.logs import setup_logging
+from domo.ops.terminal import fill_closed, output_may_be_lost
 from domo.ops.words import typed
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.errors import from_rpc
@@ -93,7 +94,8 @@ def main_command(
     def started(where: "Started") -> None:
         _banner(settings, where, link=form == "text")
 
-    ends = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
+    with output_may_be_lost():
+        ends = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
     codes = [OF_STATES.get(state, DONE) for state in ends] if exit_when_done else []
     raise typer.Exit(next((code for code in codes if code != DONE), DONE))
 
@@ -231,5 +233,6 @@ def rebind(
 
 def main() -> None:
     """Entry point."""
+    fill_closed()
     with friendly_errors(CODES):
         app()

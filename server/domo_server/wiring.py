@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from domo.api.schema import ENDED, RunState
 from domo.errors import TransportError
+from domo.ops.terminal import at_hangup
 from domo.run_config import RunConfig
 from domo_proto.channel import SERVER_OPTIONS
 from domo_proto.v1 import federation_pb2 as pb
@@ -65,6 +66,7 @@ async def run(
     if stop is None:  # this process is the coordinator, and nobody else's
         torch.set_num_threads(1)  # two threads contend with the transport
         allocator.prepare()
+        stop = _at_signals()
     async with contextlib.AsyncExitStack() as ending:
         coordinator = Coordinator(
             held.store,
@@ -186,16 +188,21 @@ async def _states(store: Store, run_ids: Sequence[str]) -> list[RunState] | None
     return [row.state for row in rows if row is not None]
 
 
+def _at_signals() -> asyncio.Event:
+    """What is set once this process is to stop."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(sig, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, at_hangup(stop.set, serves=True))
+    return stop
+
+
 async def _until_stopped(
     coordinator: Coordinator,
     run_ids: Sequence[str] | None,
-    stop: asyncio.Event | None,
+    stop: asyncio.Event,
     lost: asyncio.Task[None],
 ) -> None:
-    if stop is None:
-        stop = asyncio.Event()
-        for sig in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(sig, stop.set)
     waiter = asyncio.create_task(stop.wait())
     while not (stop.is_set() or lost.done()):
         if run_ids is not None:

@@ -2,6 +2,8 @@
 
 import gc
 import multiprocessing
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +28,7 @@ from domo.tasks.base import ArrayDataset
 from domo.training.batches import BatchLoader
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
+from domo.training.task_errors import LoadError, outside, told
 
 HALF = Hyperparameters(0.5, 0.5, 0.5, 1.0)
 X = torch.arange(30.0).view(10, 3) / 10 - 1
@@ -104,12 +107,47 @@ def test_a_dead_worker_is_an_error_once_and_replaced() -> None:
         time.sleep(0.01)
     worker.kill()
     worker.join()
-    with pytest.raises((OSError, RuntimeError)):
+    with pytest.raises(LoadError, match="a loader process was killed, most likely as memory ran"):
         list(stream)
     assert len(list(loader.sequential(4))) == 3
     assert loader._loader._iterator._workers[0] is not worker
     del stream, loader, iterator
     assert set(multiprocessing.active_children()) <= set(others)
+
+
+class Faulty(Dataset[Any]):
+    """Fails in one way for each sample."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> Any:
+        if i == 1:
+            raise KeyError("Anna-Smith")
+        if i == 2:
+            os._exit(3)
+        return X[i]
+
+    def stacked(self, indices: list[int]) -> tuple[Any, ...]:
+        if indices == [3]:
+            return X[3], lambda: None  # cannot travel
+        return (torch.stack([self[i] for i in indices]),)
+
+
+def test_what_fails_in_a_loader_process_is_said_as_here_and_waited_for_by_nobody() -> None:
+    loader = BatchLoader(Faulty(), num_workers=1)
+
+    def fault_of(i: int) -> tuple[str, str]:
+        with pytest.raises(LoadError) as caught:
+            list(loader.load([[i]]))
+        return told(caught.value), outside(caught.value)
+
+    here, there = fault_of(1)
+    assert re.fullmatch(rf"KeyError: 'Anna-Smith', in {__file__}, line \d+ \(__getitem__\)", here)
+    assert there == "samples cannot be loaded: KeyError; the silo's own text says more"
+    assert fault_of(2)[0] == "a loader process has ended with exit code 3"
+    assert "pickle" in fault_of(3)[0]
+    assert torch.equal(next(loader.load([[0]]))[0], X[:1])
 
 
 CONFIG = RunConfig(task="digits", num_rounds=2, num_silos=3, lr_milestones=(0.5,))

@@ -37,7 +37,8 @@ class Terminal:
             os.waitpid(self._pid, 0)
         except (ProcessLookupError, ChildProcessError):
             pass
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     @property
     def text(self) -> str:
@@ -84,6 +85,19 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         """Another size; the kernel tells the command."""
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def close(self) -> None:
+        """Close it, as a window is."""
+        os.close(self._fd)
+        self._fd = -1
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """The exit code, once the command has ended."""
+        end = time.monotonic() + seconds
+        while not (ended := os.waitpid(self._pid, os.WNOHANG))[0]:
+            assert time.monotonic() < end, f"it goes on:\n{self.text}"
+            time.sleep(0.05)
+        return os.waitstatus_to_exitcode(ended[1])
 
     def result(self, seconds: float = 60.0) -> int:
         """Read to the end; the exit code."""

@@ -11,6 +11,7 @@ from domo.ops.console import complain, console, say
 from domo.ops.folder_checks import human_size
 from domo.ops.words import counted
 from domo.training.local_round import LocalRound
+from domo.training.task_errors import told
 from domo_client.loop.outbox import REFUSED
 from domo_client.loop.rounds import Outcome
 from domo_client.loop.silo import Silo
@@ -193,7 +194,7 @@ class Ui:
     def failed(self, round_index: int, error: BaseException) -> None:
         """This silo's round failed, or what domo does for it."""
         text = (
-            f"error: round {round_index + 1} failed here: {type(error).__name__}: {error} "
+            f"error: round {round_index + 1} failed here: {told(error)} "
             "(reported to the coordinator; it is tried again)"
         )
         self._warn(text, "red")

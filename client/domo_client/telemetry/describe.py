@@ -1,6 +1,6 @@
 """What is said elsewhere of a fault here."""
 
-from domo.training.task_errors import text_of
+from domo.training.task_errors import outside
 
 SHORT = (OSError, MemoryError, RuntimeError)
 """What the system, Python and torch raise where disk or memory is short: worth another try."""
@@ -12,5 +12,5 @@ def sendable(text: str) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An exception for people elsewhere: its text, and its class where that says more."""
-    return sendable(text_of(error))
+    """An exception for people elsewhere; of one in the data, its kind only."""
+    return sendable(outside(error))

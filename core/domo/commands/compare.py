@@ -6,7 +6,6 @@ for all methods, so methods can be compared seed by seed.
 
 import json
 import multiprocessing
-import signal
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,12 +25,10 @@ from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulated import ModelRecord
 from domo.simulation import SimulatedSilo, simulate
+from domo.stages.orphans import end_quietly
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.trial import PREFIX, shard_silos, silo_names
-
-QUIETLY = (signal.SIGINT, signal.SIG_DFL)
-"""Ctrl-C reaches every process of a comparison; the first one says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +188,14 @@ def _map(todo: Sequence[Setting], jobs: int) -> Iterator[list[ModelRecord]]:
     if jobs <= 1:
         yield from map(run_one, todo)
         return
-    of_its_own = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, of_its_own, signal.signal, QUIETLY) as pool:
+    of_its_own, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
+    with ProcessPoolExecutor(jobs, of_its_own, end_quietly) as pool:
         try:
             yield from pool.map(run_one, todo)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - set(others):
+                process.terminate()  # what they compute is for nobody
             raise
 
 

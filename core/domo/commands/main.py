@@ -7,8 +7,6 @@ Modules that need torch are imported when a command runs, so that help and mista
 
 import logging
 import os
-import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +16,9 @@ import typer
 from domo.errors import ConfigError
 from domo.ops.command_app import Version, make_app
 from domo.ops.console import console, friendly_errors, say
-from domo.ops.exit_codes import OF_ERRORS, TERMINATED
+from domo.ops.exit_codes import OF_ERRORS
 from domo.ops.logs import setup_logging
+from domo.ops.terminal import end_in_order
 from domo.remote import complete
 from domo.remote.cli import DASHBOARD, Server, remote_app
 from domo.storage.home import user_cache
@@ -41,8 +40,8 @@ DataRoot = Annotated[
 
 
 def main() -> None:
-    """Entry point of the console script; SIGTERM too leaves the terminal as it was."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    """Entry point of the console script; SIGTERM and SIGHUP too leave the terminal as it was."""
+    end_in_order()
     app()
 
 

@@ -7,7 +7,7 @@ RUN_FAILED, RUN_STOPPED = 3, 4
 UNREACHABLE, NOT_FOUND = 5, 6
 TIMED_OUT = 124
 """As timeout(1) has it."""
-INTERRUPTED, TERMINATED = 130, 143
+HUNG_UP, INTERRUPTED, TERMINATED = 129, 130, 143
 
 OF_ERRORS: tuple[tuple[type[DomoError], int], ...] = (
     (NotFoundError, NOT_FOUND),

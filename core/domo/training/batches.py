@@ -11,20 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import (
-    DataLoader,
-    Dataset,
-    IterableDataset,
-    default_collate,
-    get_worker_info,
-)
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from domo.errors import TaskError
 from domo.seeds import generator_for
 from domo.stages import workers
 from domo.stages.now import in_stage
-from domo.tasks.base import Collated
+from domo.stages.orphans import EndsWithParent
 from domo.training.devices import page_locked
+from domo.training.loading.travel import Source, as_it_is, processes, unpacked
+from domo.training.task_errors import LoadError, load_error, of_deaths
 
 CPU = torch.device("cpu")
 EVAL_BATCH = 256
@@ -68,30 +64,6 @@ def torch_as_it_was(device: torch.device = CPU) -> Iterator[None]:
             torch.backends.cudnn.benchmark = benchmark
 
 
-def collate(items: Any) -> Any:
-    """Collate as torch does, unless the dataset has stacked the batch itself."""
-    if not isinstance(items, Collated):
-        return default_collate(items)
-    if get_worker_info() is not None:
-        _share(items)
-    return tuple(items)
-
-
-def _share(batch: Any) -> None:
-    """Put a batch where the other process can read it, as `default_collate` does.
-
-    Where it is left to the queue's own thread, a batch that has no room is lost without a word, and
-    waited for for ever.
-    """
-    if isinstance(batch, Tensor):
-        batch.share_memory_()  # type: ignore[no-untyped-call]
-    elif isinstance(batch, Mapping):
-        _share(tuple(batch.values()))
-    elif isinstance(batch, (tuple, list)):
-        for one in batch:
-            _share(one)
-
-
 def to_device(batch: Any, device: torch.device) -> Any:
     """Move every tensor in nested tuples, lists and dicts.
 
@@ -105,33 +77,6 @@ def to_device(batch: Any, device: torch.device) -> Any:
         moved = [to_device(v, device) for v in batch]
         return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
     return batch
-
-
-class _Stacked(Dataset[Any]):
-    """A dataset that stacks its own batches, as the loader's workers ask for them."""
-
-    def __init__(self, dataset: Any):
-        self._dataset = dataset
-
-    def __getitems__(self, indices: list[int]) -> Collated:
-        return Collated(self._dataset.stacked(indices))
-
-
-def stacks_itself(dataset: Dataset[Any]) -> bool:
-    """Whether it has a `stacked` that goes with its items.
-
-    A subclass that changes items, and not `stacked`, means the items.
-    """
-    kind = type(dataset)
-    where = {
-        name: next(
-            (i for i, base in enumerate(kind.__mro__) if name in vars(base)), len(kind.__mro__)
-        )
-        for name in ("stacked", "__getitem__", "__getitems__")
-    }
-    return hasattr(dataset, "stacked") and where["stacked"] <= min(
-        where["__getitem__"], where["__getitems__"]
-    )
 
 
 def _first_of(batch: Any) -> Any:
@@ -154,7 +99,10 @@ class _Plan:
         self.batches: Iterable[Sequence[int]] = ()
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (list(indices) for indices in self.batches)
+        try:
+            yield from (list(indices) for indices in self.batches)
+        except Exception as error:
+            raise load_error(error) from error
 
 
 class BatchLoader:
@@ -179,7 +127,7 @@ class BatchLoader:
                 f"{given} is no map-style dataset: it has to have a length, and items by index"
             )
         self.dataset, self._num_workers = dataset, num_workers
-        self._source = _Stacked(dataset) if stacks_itself(dataset) else dataset
+        self._source = Source(dataset)
         self._plan = _Plan()
         self._loader = self._fresh()
 
@@ -188,10 +136,10 @@ class BatchLoader:
             self._source,
             batch_sampler=self._plan,
             num_workers=self._num_workers,
-            collate_fn=collate,
+            collate_fn=as_it_is,
             persistent_workers=self._num_workers > 0,
-            multiprocessing_context="forkserver" if self._num_workers else None,
-            worker_init_fn=workers.at_start() if self._num_workers else None,
+            multiprocessing_context=processes() if self._num_workers else None,
+            worker_init_fn=EndsWithParent(workers.at_start()) if self._num_workers else None,
             generator=torch.Generator(),
         )
 
@@ -208,8 +156,9 @@ class BatchLoader:
         while True:
             with self._dropped_on_error(), in_stage(self._stage):
                 batch = next(stream, _END)
-            if batch is _END:
-                return
+                if batch is _END:
+                    return
+                batch = unpacked(batch) if self._num_workers else batch
             yield batch
 
     @property
@@ -220,16 +169,33 @@ class BatchLoader:
     def items(self, indices: Sequence[int]) -> Iterator[Any]:
         """Some items, where items are read: by the workers, if there are any."""
         if not self._num_workers:
-            return (self.dataset[i] for i in indices)
+            return self._read(indices)
         return (_first_of(batch) for batch in self.load([[i] for i in indices]))
+
+    def _read(self, indices: Sequence[int]) -> Iterator[Any]:
+        for i in indices:
+            try:
+                item = self.dataset[i]
+            except Exception as error:
+                raise load_error(error) from error
+            yield item
 
     @contextmanager
     def _dropped_on_error(self) -> Iterator[None]:
         try:
             yield
-        except Exception:
+        except LoadError:
             self._loader = self._fresh()
             raise
+        except Exception as error:
+            raise self._fault(error) from error  # in no variable, or it would keep this frame
+
+    def _fault(self, error: Exception) -> LoadError:
+        """What torch's loader has raised; it is replaced by a fresh one."""
+        processes = getattr(getattr(self._loader, "_iterator", None), "_workers", ())
+        died = of_deaths(process.exitcode for process in processes)
+        self._loader = self._fresh()
+        return died or load_error(error)
 
     def sequential(self, batch_size: int = EVAL_BATCH) -> Iterator[Any]:
         """The whole dataset once, in order."""

@@ -22,6 +22,7 @@ from domo.stages.now import begin, in_stage
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
 from domo.training.devices import to_host
 from domo.training.forgotten_step import no_step, num_changes
+from domo.training.loading.travel import ends_with_us
 from domo.training.round_data import LocalResult, RoundNumbers
 from domo.training.task_errors import by_name
 
@@ -137,7 +138,7 @@ class LocalRound:
         self.model.eval()
         try:
             with torch.no_grad(), in_stage("test"):
-                for batch in batches:
+                for batch in ends_with_us(batches):
                     begin("test")
                     measured = by_name(fn(self.model, to_device(batch, self.device)))
                     for name, given in measured.items():
@@ -209,9 +210,8 @@ class LocalRound:
             if not self._on_step(self, opt.num_done):
                 self.abandoned = True
                 return
-            try:
-                batch = next(stream)
-            except StopIteration:
+            batch = next(stream, self)
+            if batch is self:  # the plan has ended
                 return
             if augment is not None:
                 batch = augment(batch, generator_for(*where, index, "augment"))

@@ -1,9 +1,13 @@
 """One boundary around all that is the user's: what a task raises, as what is wrong with it."""
 
 import logging
+import os
 import re
+import signal
+import sysconfig
+import traceback
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from tarfile import TarError
 from typing import Any
@@ -11,22 +15,64 @@ from zipfile import BadZipFile
 
 import torch
 
-from domo.errors import DataError, DomoError, RoundError, TaskError
+import domo
+from domo.errors import DataError, DomoError, RoundError, TaskError, code_of
 
 log = logging.getLogger(__name__)
 
 MAX_REASON = 300
 """Longest text of a foreign exception that is passed on: a traceback could show data."""
 
-IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
-NO_ROOM = re.compile(r"shared memory|/torch_\d+.*No space left|Bus error")
-SHM = (
-    ". There is no room in /dev/shm for the batches of the loader processes: fewer --workers, or "
-    "more of it (in a container: --shm-size 1g)"
-)
-"""What torch says of a batch that a loader process could not hand over, and what to do."""
 NO_OUTPUT = re.compile(r"Target -?\d+ is out of bounds\.")
 """What torch's losses say of a label."""
+
+OF_TORCH = re.compile(r"'?Caught (\w+) in DataLoader worker process \d+\.")
+"""How the text begins of what torch's own loader has raised in a process."""
+
+NO_SHARED_MEMORY = (
+    "loader processes have no shared memory left: --workers 0, or more of it (docker's --shm-size "
+    "2g, shm_size in compose, or --ipc=host)"
+)
+TOO_MANY_FILES = (
+    "too many open files: fewer --workers, or a higher limit (ulimit -n, LimitNOFILE= of the "
+    "service, docker's --ulimit nofile=65536)"
+)
+SHORT_OF = {
+    r"shared memory|/torch_\d+.*No space left|Bus error": NO_SHARED_MEMORY,
+    r"items of ancdata|Too many open files": TOO_MANY_FILES,
+}
+"""What a text of torch, or of the system, means."""
+DEATHS = {
+    -signal.SIGKILL: "a loader process was killed, most likely as memory ran out: fewer --workers, "
+    "a smaller batch_size, or more memory (of its container, too)",
+    -signal.SIGBUS: NO_SHARED_MEMORY,
+    -signal.SIGSEGV: "a loader process has crashed in a library (SIGSEGV); --workers 0 shows where",
+}
+LIBRARIES = tuple(
+    os.path.realpath(path)
+    for path in (
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *domo.__path__,
+        *torch.__path__,
+    )
+)
+"""Where code lies that is nobody's task."""
+
+
+class LoadError(TaskError):
+    """Samples cannot be loaded: what the task's data raise, or a loader process that is gone.
+
+    Attributes:
+        kind: The same without names and values of data, for what leaves the silo.
+        passes: Whether the same may succeed later: memory, a disk, a process.
+    """
+
+    code = "sample"
+
+    def __init__(self, text: str, kind: str, code: str = "", passes: bool = False):
+        super().__init__(text)
+        self.kind, self.passes = kind, passes
+        self.code = code or type(self).code
 
 
 @contextmanager
@@ -41,6 +87,10 @@ def task_errors(what: str) -> Iterator[None]:
     """
     try:
         yield
+    except LoadError as error:
+        wrapped = TaskError(f"{what}: {error}")
+        wrapped.code = error.code
+        raise wrapped from error
     except DomoError:
         raise
     except (KeyboardInterrupt, GeneratorExit):
@@ -74,6 +124,8 @@ def may_pass(error: BaseException) -> bool:
     """Whether the same task may work later: memory was short, a disk away, files not there yet."""
     chain: BaseException | None = error
     while chain is not None:
+        if isinstance(chain, LoadError):
+            return chain.passes
         if isinstance(chain, PASSING) or (isinstance(chain, DomoError) and chain.retryable):
             return True
         if isinstance(chain, RuntimeError) and SHORT.search(words_of(chain)):
@@ -116,18 +168,98 @@ def words_of(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """An exception in one line: its text, and its class where that says more."""
     if isinstance(error, KeyboardInterrupt):
-        return "stopped by its operator"
+        return str(error) or "stopped by its operator"
     if isinstance(error, torch.OutOfMemoryError):
         return f"out of memory: {' '.join(words_of(error).split())}"
-    if isinstance(error, RoundError):
-        return words_of(error)
-    lines = words_of(error).strip().splitlines() or [""]
-    if len(lines) > 1 and IN_WORKER.fullmatch(lines[0]):
-        text = lines[-1][:MAX_REASON]  # torch's: the worker's traceback, then what it raised
-        return text + SHM if NO_ROOM.search(text) else text
-    text = lines[0][:MAX_REASON]
+    if isinstance(error, RoundError | LoadError):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup):
+        first, *others = error.exceptions
+        return f"{error.message}: {text_of(first)}" + (f" and {len(others)} more" if others else "")
+    text = _first_line(error)
+    if own := OF_TORCH.match(text):
+        return f"{own[1]} in a loader process"
     if isinstance(error, IndexError) and NO_OUTPUT.fullmatch(text):
         text += " Labels are numbered from 0, and the model has no output for this one"
-    if NO_ROOM.search(text):
-        text = text.partition(" It is possible that")[0].rstrip(".") + SHM
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    """Of an exception's text; short, with `?` for what controls a terminal."""
+    lines = words_of(error).strip().splitlines()
+    text = lines[0] if lines else ""
+    text = text if len(text) <= MAX_REASON else text[: MAX_REASON - 3] + "..."
+    return "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else "?" for c in text)
+
+
+def told(error: BaseException) -> str:
+    """An exception for whoever has the code: its text, what it came of, and where it was raised."""
+    root = _root(error)
+    text = text_of(error) if not isinstance(error, DomoError) else str(error)
+    if root is not error and not isinstance(error, DomoError | BaseExceptionGroup):
+        text += f" (from {text_of(root)})"
+    place = "" if isinstance(root, DomoError) else _place(root) or _place(error)
+    return f"{text}, in {place}" if place else text
+
+
+def outside(error: BaseException) -> str:
+    """An exception for people elsewhere; of one in the data, what kind it is, and no more."""
+    if isinstance(error, LoadError):
+        return f"samples cannot be loaded: {error.kind}"
+    cause, text = error.__cause__, text_of(error)
+    if isinstance(error, DomoError):
+        text = str(error)
+    return text.replace(str(cause), cause.kind) if isinstance(cause, LoadError) else text
+
+
+def load_error(error: BaseException) -> LoadError:
+    """What the task's data, or torch's loader, have raised; with all that is known of it."""
+    if isinstance(error, LoadError):
+        return error
+    text, root = told(error), _root(error)
+    for sign, meant in SHORT_OF.items():
+        if re.search(sign, _first_line(root)):
+            return LoadError(meant, meant, passes=True)
+    kind = type(root).__name__
+    if isinstance(root, DomoError):
+        kind = "the data are not what the task reads"
+    elif isinstance(root, OSError) and root.errno:
+        kind += f" ({os.strerror(root.errno)})"
+    kind += "; the silo's own text says more"
+    return LoadError(text, kind, code_of(root), may_pass(error))
+
+
+def of_deaths(exit_codes: Iterable[int | None]) -> LoadError | None:
+    """What loader processes have died of; None: they have not.
+
+    Args:
+        exit_codes: Of each process; None: it runs.
+    """
+    codes = [code for code in exit_codes if code]
+    if not codes:
+        return None
+    what = DEATHS.get(codes[0], f"a loader process has ended with exit code {codes[0]}")
+    return LoadError(what, what, passes=True)
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an exception came of: its first cause, of a group that of the first."""
+    seen = {id(error)}
+    while True:
+        cause = error.__cause__
+        if isinstance(error, BaseExceptionGroup):
+            cause = error.exceptions[0]
+        if cause is None or id(cause) in seen or isinstance(error, LoadError):
+            return error
+        seen.add(id(cause))
+        error = cause
+
+
+def _place(error: BaseException) -> str:
+    """File and line in the task's code where an exception was raised; empty: it was not there."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        code = frame.f_code
+        path = os.path.realpath(code.co_filename)
+        if not code.co_filename.startswith("<") and not path.startswith(LIBRARIES):
+            return f"{code.co_filename}, line {line} ({code.co_name})"
+    return ""

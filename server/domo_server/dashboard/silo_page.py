@@ -25,6 +25,10 @@ ADVICE = {
     ),
     "no-data": _DATA,
     "data": _DATA,
+    "sample": (
+        "The silo's own line has the text, and the place in the task's code; `domo-client doctor` "
+        "reads every sample there."
+    ),
     "task-not-allowed": (
         "Its operator decides whether that task may run there, and starts it again with --task."
     ),

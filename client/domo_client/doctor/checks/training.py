@@ -26,7 +26,7 @@ from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
 from domo.training.ready import Look, look
 from domo.training.round_data import RoundNumbers
-from domo.training.task_errors import task_errors
+from domo.training.task_errors import LoadError, task_errors, told
 from domo.training.task_round import run_task_round
 from domo_client.agent import AgentOptions, MissingDataError, Work, prepare
 from domo_client.doctor.checks import Facts, Setup
@@ -178,7 +178,7 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
             with task_errors("the round fails"):
                 text, notes = _steps(setup, facts, name, work)
         except DomoError as error:
-            yield problem(f"{name}: {_first(error)}", _mend(error))
+            yield problem(f"{name}: {_first(told(error))}", _mend(error))
         else:
             yield ok(f"{name}: {text}; nothing was sent")
             for note in notes:
@@ -213,8 +213,8 @@ def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> tuple[str, tupl
     return f"on {facts.device}: " + ", ".join(done), notes
 
 
-def _first(error: DomoError) -> str:
-    return str(error).strip().splitlines()[0][:500]
+def _first(text: str) -> str:
+    return text.strip().splitlines()[0][:500]
 
 
 def _mend(error: DomoError) -> str:
@@ -222,6 +222,6 @@ def _mend(error: DomoError) -> str:
         return "look for samples that are not finite, or labels that are wrong"
     if isinstance(error.__cause__, torch.OutOfMemoryError):
         return "a smaller batch_size in the run, --precision bf16, or another device"
-    if "DataLoader worker" in str(error):
-        return "fewer --workers, or more shared memory (docker's --shm-size)"
+    if isinstance(error.__cause__, LoadError) and error.__cause__.passes:
+        return "fewer --workers, or what the text says"
     return "it is code of the task: mend it, or the data; DOMO_LOG_LEVEL=DEBUG shows where"

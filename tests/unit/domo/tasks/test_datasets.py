@@ -16,7 +16,8 @@ from domo.model.flat import digest
 from domo.tasks import datasets, load_task
 from domo.tasks.base import ArrayDataset, Shard
 from domo.tasks.datasets import DEBIAN_FASHION, FASHION_FILES, PixelDataset
-from domo.training.batches import BatchLoader, stacks_itself
+from domo.training.batches import BatchLoader
+from domo.training.loading.travel import stacks_itself
 
 NOWHERE = Path("/nonexistent")
 

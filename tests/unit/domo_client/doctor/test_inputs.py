@@ -95,7 +95,8 @@ def read_through(data: ArrayDataset) -> list[Finding]:
 def test_a_sample_that_cannot_be_read_is_named() -> None:
     found = read_through(Broken(torch.rand(5, 8), torch.arange(5)))[-1]
     assert found.state == "problem"
-    assert found.text == "sample 3 of the training data cannot be read: OSError: the drive is gone"
+    text = "sample 3 of the training data cannot be read: OSError: the drive is gone, in "
+    assert found.text.startswith(f"{text}{__file__}, line ")
     assert "report it" not in found.mend
 
 

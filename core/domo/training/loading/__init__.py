@@ -1,0 +1,1 @@
+"""What happens in a loader process, and how its batches come back."""

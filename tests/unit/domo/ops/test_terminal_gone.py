@@ -1,0 +1,65 @@
+"""What a program does when its terminal is closed or its output fails."""
+
+import errno
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from domo.ops import terminal
+from domo.ops.terminal import at_hangup, output_may_be_lost
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("serves", "has_terminal", "ends"),
+    [(False, False, True), (False, True, True), (True, True, True), (True, False, False)],
+)
+def test_a_service_without_a_terminal_goes_on(
+    monkeypatch: pytest.MonkeyPatch, serves: bool, has_terminal: bool, ends: bool
+) -> None:
+    monkeypatch.setattr(terminal, "_has_terminal", lambda: has_terminal)
+    ended: list[str] = []
+    at_hangup(lambda: ended.append("ended"), serves=serves)
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert bool(ended) is ends
+
+
+def test_nohup_stays() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ended: list[str] = []
+    at_hangup(lambda: ended.append("ended"))()
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert (ended, signal.getsignal(signal.SIGHUP)) == ([], signal.SIG_IGN)
+
+
+class Full(io.StringIO):
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_what_cannot_be_written_is_lost_and_what_follows_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Full()
+    monkeypatch.setattr(sys, "stdout", stream)
+    with output_may_be_lost():
+        assert sys.stdout.write("lost\n") == 5
+        stream.full = False
+        sys.stdout.write("kept\n")
+    assert sys.stdout is stream
+    assert stream.getvalue() == "kept\n"
