@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+from domo.ops.console import write_anything
 from domo.ops.exit_codes import HUNG_UP, TERMINATED
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,15 @@ STREAMS = (0, 1, 2)
 
 
 def end_in_order() -> None:
-    """A command ends at SIGTERM, and when its terminal is closed, by an exception."""
+    """A command ends at SIGTERM, and when its terminal is closed, by an exception.
+
+    What it prints to a terminal that is being closed is lost, and no error.
+    """
     fill_closed()
+    write_anything()
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)).isatty():
+            setattr(sys, name, _Lossy(stream))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     at_hangup(lambda: sys.exit(HUNG_UP))
 
