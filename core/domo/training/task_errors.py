@@ -177,6 +177,8 @@ def text_of(error: BaseException) -> str:
         first, *others = error.exceptions
         return f"{error.message}: {text_of(first)}" + (f" and {len(others)} more" if others else "")
     text = _first_line(error)
+    if isinstance(error, RuntimeError) and (meant := _meant(error)):
+        return meant
     if own := OF_TORCH.match(text):
         return f"{own[1]} in a loader process"
     if isinstance(error, IndexError) and NO_OUTPUT.fullmatch(text):
@@ -190,6 +192,12 @@ def _first_line(error: BaseException) -> str:
     text = lines[0] if lines else ""
     text = text if len(text) <= MAX_REASON else text[: MAX_REASON - 3] + "..."
     return "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else "?" for c in text)
+
+
+def _meant(error: BaseException) -> str:
+    """What the machine lacks, if that is what an exception says."""
+    found = (meant for sign, meant in SHORT_OF.items() if re.search(sign, words_of(error)))
+    return next(found, "")
 
 
 def told(error: BaseException) -> str:
@@ -217,9 +225,8 @@ def load_error(error: BaseException) -> LoadError:
     if isinstance(error, LoadError):
         return error
     text, root = told(error), _root(error)
-    for sign, meant in SHORT_OF.items():
-        if re.search(sign, _first_line(root)):
-            return LoadError(meant, meant, passes=True)
+    if meant := _meant(root):
+        return LoadError(meant, meant, passes=True)
     kind = type(root).__name__
     if isinstance(root, DomoError):
         kind = "the data are not what the task reads"
