@@ -188,8 +188,8 @@ def test_what_passes_by_itself_costs_no_run(tmp_path: Path) -> None:
         "build_model() fails: RuntimeError: DefaultCPUAllocator: can't allocate memory",
         "the model cannot be put on cpu: out of memory: CUDA out of memory. Tried to allocate 90 "
         "GiB. GPU 0",
-        "samples of train_data cannot be put into a batch: RuntimeError: DataLoader worker (pid 2) "
-        "is killed",
+        "samples of train_data cannot be put into a batch: RuntimeError; the silo's own text "
+        "says more",
         "loss(model, batch) fails: RuntimeError: CUDA error: out of memory",
     ], said
 
