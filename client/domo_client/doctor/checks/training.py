@@ -154,7 +154,7 @@ def _config(name: str, facts: Facts) -> RunConfig:
     if facts.run is not None and facts.run.offer.task == name:
         theirs = facts.run.offer.config
         given |= {"images": theirs.images, "classes": theirs.classes, "seed": theirs.seed}
-        given |= {"similarity": theirs.similarity}
+        given |= {"similarity": theirs.similarity, "batch_size": theirs.batch_size}
     return RunConfig.model_validate({**given, "local_lr": CALM_LR})
 
 
