@@ -21,7 +21,7 @@ import typer
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo.names import plain
 from domo.ops.command_app import Version, make_app
-from domo.ops.console import complain, friendly_errors, say
+from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
 from domo.ops.terminal import at_hangup, fill_closed, output_may_be_lost
@@ -73,6 +73,7 @@ def main_command(
     """Train one PyTorch model together with other silos; this silo's data stay here."""
     if context.invoked_subcommand is not None:
         return
+    go_on_without_log()
     setup_logging(form=flags.log_format, said=True)
     if flags.server is None:
         raise ConfigError("which coordinator? Give --server host:port")

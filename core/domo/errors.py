@@ -280,6 +280,8 @@ class ReplayError(DomoError):
 
 
 OUT_OF_MEMORY, DISK_FULL = "out-of-memory", "disk-full"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of the system: a disk, a quota or the longest file is full."""
 OUTLIER = "outlier"
 """An update whose norm is far above the others'."""
 CODES_BESIDE = (OUT_OF_MEMORY, DISK_FULL, OUTLIER)
@@ -291,6 +293,6 @@ def code_of(error: BaseException) -> str:
     for e in (error, error.__cause__):
         if isinstance(e, MemoryError) or type(e).__name__ == "OutOfMemoryError":  # torch's
             return OUT_OF_MEMORY
-        if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(e, OSError) and e.errno in FULL:
             return DISK_FULL
     return error.code if isinstance(error, DomoError) else ""

@@ -22,7 +22,7 @@ from domo.errors import (
 )
 from domo.ops.addresses import is_loopback
 from domo.ops.command_app import Version, make_app
-from domo.ops.console import confirm, console, friendly_errors, say
+from domo.ops.console import confirm, console, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import DONE, OF_STATES
 from domo.ops.logs import setup_logging
 from domo.ops.terminal import fill_closed, output_may_be_lost
@@ -85,6 +85,7 @@ def main_command(
         "state_dir": state_dir,
         "insecure": insecure,
     }
+    go_on_without_log()
     form = setup_logging(form=log_format, said=True)
     for chatty in ("uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -7,7 +7,7 @@ from typing import Self
 
 from domo.metrics.names import main_names
 from domo.metrics.numbers import numbers_of
-from domo.ops.console import complain, console, say
+from domo.ops.console import CURES, complain, console, in_words, say
 from domo.ops.folder_checks import human_size
 from domo.ops.words import counted
 from domo.training.local_round import LocalRound
@@ -193,8 +193,11 @@ class Ui:
 
     def failed(self, round_index: int, error: BaseException) -> None:
         """This silo's round failed, or what domo does for it."""
+        what = told(error)
+        if isinstance(error, OSError) and error.errno in CURES:
+            what = f"this machine says: {in_words(error)}"
         text = (
-            f"error: round {round_index + 1} failed here: {told(error)} "
+            f"error: round {round_index + 1} failed here: {what} "
             "(reported to the coordinator; it is tried again)"
         )
         self._warn(text, "red")

@@ -1,5 +1,6 @@
 """What is said elsewhere of a fault here."""
 
+from domo.ops.console import without_place
 from domo.training.task_errors import outside
 
 SHORT = (OSError, MemoryError, RuntimeError)
@@ -13,4 +14,6 @@ def sendable(text: str) -> str:
 
 def describe(error: BaseException) -> str:
     """An exception for people elsewhere; of one in the data, its kind only."""
+    if isinstance(error, OSError):
+        error = without_place(error)
     return sendable(outside(error))

@@ -22,6 +22,7 @@ from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile
 from domo.ops.console import console, say
 from domo.remote.which import find_run
+from domo.storage.files import write_at
 from domo.tasks import load_task
 from domo.tasks.base import Task
 from domo.training.initial import build_model
@@ -251,7 +252,14 @@ def write(file: TensorFile, layout: Layout, form: Format, task: Task | None, pat
     if form == "safetensors":
         copyfile(file.path, path)
     if form == "torch":
-        torch.save(state_dict(file, layout), path)
+        state = state_dict(file, layout)
+        try:
+            torch.save(state, path)
+        except RuntimeError:  # torch's writer does not say what the disk said
+            with path.open("r+b") as again:
+                size = sum(t.numel() * t.element_size() for t in state.values())
+                write_at(again.fileno(), 0, memoryview(bytes(size)))
+            raise
     if task is not None:
         module = build_model(task, 0)
         if differs := load_given(module, state_dict(file, layout)):

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ import domo
 from domo.commands import interrupted
 from domo.commands.compare import Setting
 from domo.commands.export import BEST
-from domo.errors import DivergenceError, DomoError
+from domo.errors import DISK_FULL, DivergenceError, DomoError, code_of
 from domo.metrics.names import main_names, primary_of
 from domo.model.card import (
     CardPoint,
@@ -27,7 +27,7 @@ from domo.model.card import (
 )
 from domo.model.flat import digest
 from domo.model.model_file import save_model
-from domo.ops.console import complain, console, say
+from domo.ops.console import complain, console, in_words, say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulated import Held, ModelRecord, SimulationResult
@@ -37,6 +37,9 @@ from domo.stages.watch import watched
 from domo.storage.home import make_results_folder
 from domo.tasks.base import Task
 from domo.training.falling_apart import CurvePoint, advice, falls, point
+
+DISK_S = 2.0
+"""Pause between attempts to write to a full disk."""
 
 
 def run_single(
@@ -139,7 +142,9 @@ def run_and_keep(
 
     about = metadata_of(_card(config, result, silos), config)
     best = metadata_of(_card(config, result, silos, best=True), config) if result.best else {}
-    _write(out, config, result, {"seconds": round(seconds, 3)}, about, best)
+    _once_there_is_room(
+        lambda: _write(out, config, result, {"seconds": round(seconds, 3)}, about, best)
+    )
     place.unlink(missing_ok=True)
 
     table = Table(show_header=False)
@@ -162,6 +167,21 @@ def run_and_keep(
     if (out / BEST).exists():
         say(f"best:    {out / BEST}")
     return result
+
+
+def _once_there_is_room(write: Callable[[], None]) -> None:
+    """Write the results of what may have taken hours: a full disk is waited out."""
+    told = False
+    while True:
+        try:
+            return write()
+        except OSError as error:
+            if code_of(error) != DISK_FULL:
+                raise
+            if not told:
+                complain(f"{in_words(error)}; the results wait for it, and Ctrl-C gives them up")
+            told = True
+            time.sleep(DISK_S)
 
 
 def _write(

@@ -218,10 +218,7 @@ class TensorFile:
             self._write(self._places[name].start + at, byte_view(values.view(-1)))
 
     def _write(self, at: int, data: memoryview) -> None:
-        try:
-            write_at(self._handle, at, data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        write_at(self._handle, at, data)
 
     def sync(self) -> None:
         """Make its bytes durable; after a failure it may be tried again.

@@ -1,10 +1,12 @@
 """What people see: consoles, and errors as one line."""
 
+import errno
 import io
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 from rich.console import Console
 
@@ -55,6 +57,59 @@ def write_anything() -> None:
             stream.reconfigure(errors="replace")
 
 
+CURES = {
+    errno.ENOSPC: "make room there (df -h, and df -i for the number of files)",
+    errno.EDQUOT: "the quota of its user is used up: delete something, or have it raised",
+    errno.EFBIG: "no file may grow so large there: raise the limit (ulimit -f, LimitFSIZE)",
+    errno.EROFS: "it is mounted read-only: have it mounted for writing",
+    errno.EIO: "the disk or the network drive fails: see the system's log (dmesg)",
+    errno.ESTALE: "the network drive was exported anew: mount it again",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n, LimitNOFILE)",
+    errno.ENFILE: "the system has too many files open: see which program holds them",
+    errno.EACCES: "its owner or its permissions do not allow it to this user",
+    errno.EPERM: "its owner or its permissions do not allow it to this user",
+}
+
+
+def in_words(error: OSError) -> str:
+    """What the system says, of which file, and what to do."""
+    text = error.strerror or str(error)
+    if error.filename:
+        text += f" ({error.filename})"
+    cure = CURES.get(error.errno or 0)
+    return f"{text}: {cure}" if cure else text
+
+
+def without_place(error: OSError) -> OSError:
+    """The same, for people elsewhere: names of files stay here."""
+    return OSError(error.errno, error.strerror) if error.errno in CURES else error
+
+
+class _Lossy:
+    """A stream that loses what its disk or its reader does not take, and stops nobody."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def go_on_without_log() -> None:
+    """From now on a log on a full disk, or a pipe that nobody reads any more, only loses lines."""
+    sys.stdout = _Lossy(sys.stdout)
+    sys.stderr = _Lossy(sys.stderr)
+
+
 Codes = Sequence[tuple[type[DomoError], int]]
 CODES: Codes = ((ConfigError, 2), (TaskError, 2), (DomoError, 1))
 
@@ -82,7 +137,7 @@ def friendly_errors(codes: Codes = ()) -> Iterator[None]:
     except OSError as error:
         if error.errno is None or isinstance(error, BrokenPipeError):  # typer ends quietly
             raise
-        _fail(f"{error.strerror}" + (f": {error.filename}" if error.filename else ""))
+        _fail(in_words(error))
         raise SystemExit(1) from None
 
 

@@ -29,8 +29,19 @@ def write_at(handle: int, at: int, data: memoryview) -> None:
         OSError: A full disk.
     """
     done = 0
-    while done < len(data):
-        done += os.pwrite(handle, data[done:], at + done)
+    try:
+        while done < len(data):
+            done += os.pwrite(handle, data[done:], at + done)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name_of(handle)) from None
+
+
+def name_of(handle: int) -> str | None:
+    """An open file's name, for an error's text; None: the system does not say."""
+    try:
+        return str(Path(f"/proc/self/fd/{handle}").readlink())
+    except OSError:
+        return None
 
 
 def digest_of(path: Path) -> str:

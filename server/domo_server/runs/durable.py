@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from domo.errors import TransportError
+from domo.ops.console import in_words
 from domo_server.events import kinds
 from domo_server.runs.run import COMMIT, END, ROUND, Run
 from domo_server.store.rows import RunChanges
@@ -84,8 +85,7 @@ def said_by_disk(error: OSError | TransportError) -> str:
     """Why something could not be written or read, in words."""
     if not isinstance(error, OSError):
         return str(error)
-    where = f" ({error.filename})" if error.filename else ""
-    return f"the coordinator's disk says: {error.strerror or error}{where}"
+    return f"the coordinator's disk says: {in_words(error)}"
 
 
 async def set_state(run: Run, durably: Durable, changes: RunChanges) -> None:

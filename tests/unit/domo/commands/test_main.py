@@ -1,7 +1,9 @@
 """The command `domo`: what it makes, what it says, and how it refuses."""
 
+import errno
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 import torch
@@ -136,6 +138,25 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_run(tmp_path):
             "another folder as --out\n"
         )
         assert "round 1" not in result.stdout
+
+
+def test_results_wait_for_room_on_a_full_disk(tmp_path, monkeypatch):
+    from domo.commands import simulate
+
+    full, save = [OSError(errno.EDQUOT, "Disk quota exceeded", "out")] * 2, simulate.save_model
+
+    def save_once_there_is_room(*args):
+        if full:
+            raise full.pop()
+        save(*args)
+
+    monkeypatch.setattr(simulate, "save_model", save_once_there_is_room)
+    monkeypatch.setattr(simulate, "DISK_S", 0.0)
+    result = domo("simulate", *QUICK, "--out", "out")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Disk quota exceeded (out): the quota of its user is used up")
+    assert result.stderr.count("\n") == 1, "it is said once"
+    assert Path("out/model.safetensors").exists()
 
 
 def test_divergence_exits_1():

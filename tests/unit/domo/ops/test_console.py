@@ -45,9 +45,15 @@ def test_a_task_s_name_is_no_smiley_and_what_it_raises_moves_no_cursor(capsys):
 
 def test_operating_system_and_interrupt(capsys):
     assert exit_of(PermissionError(13, "Permission denied", "/etc/x")) == 1
-    assert capsys.readouterr().err == "error: Permission denied: /etc/x\n"
+    assert capsys.readouterr().err == (
+        "error: Permission denied (/etc/x): its owner or its permissions do not allow it to this "
+        "user\n"
+    )
     assert exit_of(OSError(28, "No space left on device")) == 1
-    assert capsys.readouterr().err == "error: No space left on device\n"
+    assert capsys.readouterr().err == (
+        "error: No space left on device: make room there (df -h, and df -i for the number of "
+        "files)\n"
+    )
     assert exit_of(KeyboardInterrupt()) == 130
 
 
