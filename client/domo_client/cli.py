@@ -25,7 +25,7 @@ from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
 from domo.ops.terminal import at_hangup, fill_closed, output_may_be_lost
-from domo.stages.stopping import stops
+from domo.stages.stopping import send_again, stops
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
 from domo_client.operator_signals import listen
@@ -180,7 +180,7 @@ def heed_sigterm() -> None:
 
 def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        threading.Timer(AGAIN_S, send_again, (signal.SIGTERM,)).start()
     else:
         sys.__unraisablehook__(ignored)
 

@@ -28,3 +28,4 @@ def test_a_day_in_short_ends_with_the_bytes_of_an_undisturbed_one(tmp_path: Path
     assert not [one for one in report.struck if not one.said]
     assert not [one for one in report.struck if one.locally is False]
     assert report.same_bytes, report.digests
+    assert not report.left

@@ -59,19 +59,24 @@ def test_sigterm_ends_both_ends_with_0_and_the_run_goes_on(tmp_path: Path) -> No
 
 DESTROYED = """
 import time
+from domo.stages.stopping import stops
 from domo_client.cli import heed_sigterm
 
 class Loader:
     def __del__(self):
         print("waiting for loader processes")
-        time.sleep(60)
+        try:
+            time.sleep(60)
+        finally:
+            time.sleep(0.6)  # it ends them
 
 heed_sigterm()
 try:
-    loader = Loader()
-    del loader
-    print("the next run")
-    time.sleep(60)
+    with stops(print):
+        loader = Loader()
+        del loader
+        print("the next run")
+        time.sleep(60)
 except KeyboardInterrupt:
     print("stopped")
 """

@@ -25,8 +25,15 @@ WORKERS_S = 1.0
 """After so long loader processes are ended: one that hangs is waited for."""
 GOODBYE_S = 2.5
 TWICE_S = 0.3
-"""A signal so soon after the first is the same one: see `heed_sigterm`."""
+"""A signal so soon after the first is the same one."""
 ENDS = (signal.SIGINT, signal.SIGTERM)
+_sent_again: list[int] = []
+
+
+def send_again(number: int) -> None:
+    """Send this process a signal that its main thread has lost: it is no second one."""
+    _sent_again.append(number)
+    os.kill(os.getpid(), number)
 
 
 @contextmanager
@@ -73,7 +80,9 @@ def _wait(hears: int, thread: int, goodbye: Callable[[str], None]) -> None:
         if again == 0:
             processes.kill(workers.pids())  # what is left would wait for them
             return
-        if again is not None and time.monotonic() - began >= TWICE_S:
+        if again is not None and again in _sent_again:
+            _sent_again.remove(again)
+        elif again is not None and time.monotonic() - began >= TWICE_S:
             leave(128 + again)
     _leave(thread, number, goodbye)
 
