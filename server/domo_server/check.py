@@ -19,6 +19,7 @@ from domo.ops.console import say
 from domo.ops.findings import (
     Finding,
     Report,
+    carry_out,
     ok,
     problem,
     warning,
@@ -26,6 +27,7 @@ from domo.ops.findings import (
 from domo.ops.folder_checks import check_folder, check_space, human_size
 from domo.ops.words import counted
 from domo.run_config import RunConfig
+from domo.stages.limited import Limited
 from domo.training.initial import build_model, task_of
 from domo_proto.certificates import (
     alternative_names,
@@ -48,18 +50,23 @@ SMALL_DISK = 100_000_000
 RENEW = "have it renewed, and restart the coordinator with the new one"
 
 
-def check(path: Path, as_json: bool, file_only: bool) -> int:
+def check(path: Path, as_json: bool, file_only: bool, limit_s: float | None = None) -> int:
     """Look, print, and return the exit code.
 
     Args:
         path: federation.toml.
         as_json: Print findings as JSON.
         file_only: Read the file, and look at nothing else.
+        limit_s: How long a check may take; None: as `domo.stages.limited` has it.
 
     Raises:
         ConfigError: The file is not good.
     """
-    report = Report(as_json)
+    return carry_out(lambda limited: _checked(path, as_json, file_only, limited), limit_s)
+
+
+def _checked(path: Path, as_json: bool, file_only: bool, limited: Limited) -> Report:
+    report = Report(as_json, limited)
     try:
         settings, runs = load_config(path, {})
         name_runs(runs)
@@ -81,7 +88,7 @@ def check(path: Path, as_json: bool, file_only: bool) -> int:
         say(report.as_json())
     elif not file_only:
         report.close("nothing is wrong: a coordinator can start here")
-    return report.exit_code
+    return report
 
 
 def _tell_runs(runs: Sequence[RunConfig]) -> None:

@@ -147,11 +147,18 @@ def check(
         bool, typer.Option("--file-only", help="Read the file, look at nothing else.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Seconds that a check may take [default: 120, 30 if nothing is computed or read].",
+        ),
+    ] = None,
 ) -> None:
     """See whether a coordinator could start here with a configuration file; starts nothing."""
     from domo_server.check import check as look
 
-    raise typer.Exit(look(config, as_json, file_only))
+    raise typer.Exit(look(config, as_json, file_only, limit))
 
 
 @app.command(name="config")

@@ -14,6 +14,7 @@ import pytest
 
 from domo.stages import processes, workers
 from domo.training.batches import BatchLoader
+from domo.training.task_errors import LoadError
 from tests.support.live.coordinator import coordinator, own_run
 from tests.support.tasks.hanging import HangingData, HangingTask
 
@@ -92,7 +93,7 @@ def test_a_loader_process_says_where_it_is(tmp_path: Path) -> None:
     def load() -> None:
         try:
             list(BatchLoader(HangingData(root), num_workers=2).sequential(2))
-        except RuntimeError as error:
+        except LoadError as error:
             ended.append(error)
 
     thread = threading.Thread(target=load, daemon=True)
@@ -102,7 +103,7 @@ def test_a_loader_process_says_where_it_is(tmp_path: Path) -> None:
     assert re.fullmatch(r"__getitem__ > hang, hanging\.py:\d+", str(workers.where()))
     processes.kill(workers.pids())
     thread.join(60)
-    assert "DataLoader worker" in str(ended[0])
+    assert "a loader process was killed" in str(ended[0])
 
 
 def test_ctrl_c_ends_the_doctor_at_once(tmp_path: Path) -> None:
@@ -120,8 +121,7 @@ def test_ctrl_c_ends_the_doctor_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "number", "code"),
     [
-        (("item",), signal.SIGTERM, 0),
-        (("item", "stubborn"), signal.SIGINT, 0),
+        (("item", "stubborn"), signal.SIGTERM, 0),
         (("train_data", "stubborn"), signal.SIGINT, 130),
     ],
 )

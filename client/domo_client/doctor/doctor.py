@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from domo.errors import ConfigError
 from domo.ops.addresses import grpc_address
-from domo.ops.console import complain, say
-from domo.ops.exit_codes import INTERRUPTED
-from domo.ops.findings import Finding, Report, unchecked
-from domo.stages.limited import MOVES_S, STILL_S, Limited, leave
+from domo.ops.console import say
+from domo.ops.findings import Finding, Report, carry_out, unchecked
+from domo.stages.limited import Limited
 from domo_client.doctor.checks import (
     Facts,
     Setup,
@@ -131,8 +130,8 @@ def doctor(setup: Setup, as_json: bool, limit_s: float | None = None) -> int:
         as_json: For scripts.
         limit_s: How long a check may take; None: as `domo.stages.limited` has it.
     """
-    limited = Limited(limit_s or STILL_S, limit_s or MOVES_S, by_force=True)
-    try:
+
+    def look(limited: Limited) -> Report:
         if as_json:
             with contextlib.redirect_stdout(sys.stderr):  # what a task prints is no JSON
                 report = examine(setup, True, limited)
@@ -140,10 +139,6 @@ def doctor(setup: Setup, as_json: bool, limit_s: float | None = None) -> int:
         else:
             report = examine(setup, limited=limited)
             report.close(f"nothing is wrong: {setup.name} can join {setup.server}")
-    except KeyboardInterrupt:
-        complain("stopped", "red")
-        leave(INTERRUPTED)  # the check that was under way may never end
-    if report.hung:
-        leave(report.exit_code)
-    limited.close()
-    return report.exit_code
+        return report
+
+    return carry_out(look, limit_s)

@@ -15,8 +15,10 @@ from rich.text import Text
 
 import domo
 from domo.errors import DomoError
-from domo.ops.console import console, printable, say
-from domo.stages.limited import Limited
+from domo.ops.console import complain, console, printable, say
+from domo.ops.exit_codes import INTERRUPTED
+from domo.stages.limited import MOVES_S, STILL_S, Limited, leave
+from domo.stages.stopping import stops
 from domo.stages.table import STAGES
 from domo.stages.watch import Seen
 
@@ -26,10 +28,13 @@ UNENDED = {
     "blocked": "see to the disk or the network drive that it waits for: is it mounted, does it "
     "answer?",
     "still": "it neither computes nor reads: see what it waits for there, such as a network, a "
-    "lock, a drive, or an answer at the keyboard",
+    "lock, a drive, or an answer at the keyboard; if that is right so, --limit 3600 waits for an "
+    "hour",
     "moves": "it computes or reads, so it may just be slow: --limit 3600 waits for an hour",
 }
 """What to do about a check that does not end, by what its process is seen to do."""
+STOP_S = 1.0
+"""How long what is under way may take to end after Ctrl-C: nothing in hand could be lost."""
 
 State = Literal["ok", "warning", "problem", "not checked"]
 STYLES: dict[State, str | None] = {
@@ -169,3 +174,29 @@ class Report:
                 *(Text(printable(t)) for t in (f.text, f.mend)),
             )
         console.print(table)
+
+
+def carry_out(look: Callable[[Limited], Report], limit_s: float | None) -> int:
+    """Run checks to their end, or until Ctrl-C; the last of a command.
+
+    Args:
+        look: Runs them, each within limits, and prints what is to be printed.
+        limit_s: How long a check may take; None: as `domo.stages.limited` has it.
+
+    Returns:
+        The exit code. Where a check was left, this process is ended with it.
+    """
+    limited = Limited(limit_s or STILL_S, limit_s or MOVES_S, by_force=True)
+
+    def to_the_end() -> int:
+        report = look(limited)
+        if report.hung:
+            leave(report.exit_code)
+        return report.exit_code
+
+    try:
+        with stops(lambda text: complain("stopped", "red"), STOP_S, STOP_S):
+            return limited.serve(to_the_end)
+    except KeyboardInterrupt:
+        complain("stopped", "red")
+        leave(INTERRUPTED)

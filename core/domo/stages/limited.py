@@ -1,7 +1,8 @@
 """Runs calls one after the other, and leaves one that does not end: what is the user's may hang.
 
-They run in a thread of their own, so that who waits for them can be interrupted, and goes on
-without one whose thread waits for a drive that is gone and can be ended by nobody.
+They run in the main thread, as a silo's do, for a task may set signal handlers there. What asks for
+them is another thread, so that it goes on without one that waits for a drive that is gone; after
+that each call has a thread of its own.
 """
 
 import contextvars
@@ -11,11 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import util
 from queue import SimpleQueue
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
-from domo.stages import processes
+from domo.stages import processes, workers
 from domo.stages.now import now_of
 from domo.stages.watch import Seen, where
 
@@ -24,9 +26,18 @@ STILL_S, MOVES_S = 30.0, 120.0
 TOLD_S = 10.0
 """After so long it is said that it is still at work."""
 TIDY_S = 1.0
-"""For what multiprocessing takes away at the end, such as semaphores."""
+"""For what multiprocessing takes away at the end, such as semaphores, and for what is printed."""
 BEYOND_S = 15.0
 """Then this process is ended by force: something keeps all of Python from running."""
+
+T = TypeVar("T")
+
+
+class _Serving(NamedTuple):
+    """A thread that runs what it is given."""
+
+    jobs: "SimpleQueue[Callable[[], None] | None]"
+    thread: int
 
 
 class Limited:
@@ -41,8 +52,35 @@ class Limited:
 
     def __init__(self, still_s: float = STILL_S, moves_s: float = MOVES_S, by_force: bool = False):
         self._still_s, self._moves_s, self._by_force = still_s, moves_s, by_force
-        self._thread: threading.Thread | None = None
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._serving: _Serving | None = None
+
+    def serve(self, drive: Callable[[], T]) -> T:
+        """Run what `drive` asks for in this thread, and `drive` in another one.
+
+        Where a call was left, this thread is in it: `drive` has to end the process, by `leave`.
+
+        Returns:
+            What `drive` returns; what it raises is raised here.
+        """
+        jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._serving = _Serving(jobs, threading.get_ident())
+        returned, raised = list[T](), list[BaseException]()
+        context = contextvars.copy_context()
+
+        def driven() -> None:
+            try:
+                returned.append(context.run(drive))
+            except BaseException as error:
+                raised.append(error)
+            jobs.put(None)
+
+        threading.Thread(target=driven, name="checks", daemon=True).start()
+        while (job := jobs.get()) is not None:
+            job()
+        self._serving = None
+        if raised:
+            raise raised[0]
+        return returned[0]
 
     def run(self, call: Callable[[], None], tell: Callable[[Seen], None]) -> Seen | None:
         """Run one call; what it raises is raised here.
@@ -64,30 +102,33 @@ class Limited:
                 raised.append(error)
             done.set()
 
-        if self._thread is None:
-            self._jobs = SimpleQueue()
-            self._thread = threading.Thread(
-                target=_work, args=(self._jobs,), name="limited", daemon=True
-            )
-            self._thread.start()
         if self._by_force and sys.__stderr__ is not None:
             limit_s = self._moves_s + BEYOND_S
             faulthandler.dump_traceback_later(limit_s, exit=True, file=sys.__stderr__)
         try:
-            self._jobs.put(job)
-            left = self._wait(done, tell)
+            left = self._wait(self._begin(job), done, tell)
         finally:
             if self._by_force:
                 faulthandler.cancel_dump_traceback_later()
         if left is not None:
-            self._thread = None
+            self._serving = None
         elif raised:
             raise raised[0]
         return left
 
-    def _wait(self, done: threading.Event, tell: Callable[[Seen], None]) -> Seen | None:
-        assert self._thread is not None
-        thread, began, told = self._thread.ident or 0, time.monotonic(), False
+    def _begin(self, job: Callable[[], None]) -> int:
+        """Have it run; returns by which thread."""
+        if self._serving is not None:
+            self._serving.jobs.put(job)
+            return self._serving.thread
+        thread = threading.Thread(target=job, name="limited", daemon=True)
+        thread.start()
+        return thread.ident or 0
+
+    def _wait(
+        self, thread: int, done: threading.Event, tell: Callable[[Seen], None]
+    ) -> Seen | None:
+        began, told = time.monotonic(), False
         moves = processes.Moves(thread, self._still_s)
         tick = min(1.0, self._still_s / 8)
         while not done.wait(tick):
@@ -104,25 +145,21 @@ class Limited:
                 told = True
         return None
 
-    def close(self) -> None:
-        """No more calls."""
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread = None
-
-
-def _work(jobs: "SimpleQueue[Callable[[], None] | None]") -> None:
-    while (job := jobs.get()) is not None:
-        job()
-
 
 def leave(code: int) -> NoReturn:
     """End this process and all that it has started, whatever their threads are in."""
     processes.kill(processes.descendants())
-    finalize = util._run_finalizers  # type: ignore[attr-defined]
-    tidy = threading.Thread(target=finalize, args=(0,), daemon=True)
+    tidy = threading.Thread(target=_tidy, daemon=True)
     tidy.start()
     tidy.join(TIDY_S)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
     os._exit(code)
+
+
+def _tidy() -> None:
+    """Each may wait for what another thread holds, such as a terminal that takes no more."""
+    workers.forget()
+    with suppress(Exception):
+        util._run_finalizers(0)  # type: ignore[attr-defined]
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()

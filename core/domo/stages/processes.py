@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
-BUSY, READS = 0.1, 32_000
-"""Share of a core, and bytes a second, from which on something moves; heartbeats need less."""
+BUSY, READS, WAKES = 0.1, 32_000, 12.0
+"""Share of a core, bytes a second, and returns of the thread from waiting, a second, from which on
+something moves. Heartbeats need less; a slow line and a scan of a slow drive wait and return often,
+and what looks ten times a second whether it may go on does so less often."""
 NUM_SAMPLES = 12
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -22,13 +24,16 @@ class Used(NamedTuple):
 
     Attributes:
         cpu_s: Of all cores.
-        num_bytes: Read and written by them, from caches too.
+        num_bytes: Read and written by them, from caches too; not what sockets receive.
+        num_wakes: How often the thread that is looked at, and the first one of each other process,
+            has waited and gone on.
         blocked: Whether the thread that is looked at, or one of the other processes, waits for a
             device and cannot be interrupted.
     """
 
     cpu_s: float
     num_bytes: int
+    num_wakes: int
     blocked: bool
 
 
@@ -62,14 +67,15 @@ def used(thread: int) -> Used | None:
     if own is None:
         return None
     native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
-    looked_at = _stat(PROC / f"self/task/{native}")
+    looked_at, wakes = _stat(PROC / f"self/task/{native}"), _wakes(f"self/task/{native}")
     cpu, moved, blocked = _cpu(own), _moved("self"), looked_at is not None and looked_at[0] == "D"
     for pid in descendants():
         if (fields := _stat(PROC / str(pid))) is not None:
             cpu += _cpu(fields)
             moved += _moved(str(pid))
+            wakes += _wakes(str(pid))
             blocked |= fields[0] == "D"
-    return Used(cpu / _TICKS, moved, blocked)
+    return Used(cpu / _TICKS, moved, wakes, blocked)
 
 
 class Moves:
@@ -95,20 +101,15 @@ class Moves:
         if len(self._samples) < 3 or took < self._least_s:
             return ""
         busy = (last.cpu_s - first.cpu_s) / took >= BUSY
-        if busy or (last.num_bytes - first.num_bytes) / took >= READS:
+        reads = (last.num_bytes - first.num_bytes) / took >= READS
+        if busy or reads or (last.num_wakes - first.num_wakes) / took >= WAKES:
             return "moves"
         return "blocked" if all(u.blocked for _, u in self._samples) else "still"
 
 
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal."""
-    try:
-        for line in (PROC / f"{pid}/status").read_text("ascii", "replace").splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    except (OSError, ValueError, IndexError):
-        pass
-    return False
+    return bool(int(_status(str(pid), "SigCgt") or "0", 16) >> (number - 1) & 1)
 
 
 def kill(pids: Iterable[int]) -> None:
@@ -133,6 +134,19 @@ def _stat(folder: Path) -> list[str] | None:
 def _cpu(fields: list[str]) -> int:
     """In ticks, with children that have ended."""
     return sum(map(int, fields[11:15]))
+
+
+def _wakes(folder: str) -> int:
+    return int(_status(folder, "voluntary_ctxt_switches") or "0")
+
+
+def _status(folder: str, key: str) -> str:
+    """One value of a `status`; empty: it is not there."""
+    try:
+        text = (PROC / folder / "status").read_text("ascii", "replace")
+    except OSError:
+        return ""
+    return text.partition(f"\n{key}:")[2].partition("\n")[0].strip()
 
 
 def _moved(pid: str) -> int:

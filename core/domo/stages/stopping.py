@@ -37,12 +37,16 @@ def send_again(number: int) -> None:
 
 
 @contextmanager
-def stops(goodbye: Callable[[str], None]) -> Iterator[None]:
+def stops(
+    goodbye: Callable[[str], None], own_s: float = OWN_S, close_s: float = CLOSE_S
+) -> Iterator[None]:
     """Around all that a command does; a second signal ends it at once, with 128 and its number.
 
     Args:
         goodbye: Called with what is said, for at most `GOODBYE_S`, before the process is ended by
             force.
+        own_s: How long what is the user's may go on after a signal.
+        close_s: How long everything else may.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,8 +55,9 @@ def stops(goodbye: Callable[[str], None]) -> Iterator[None]:
     os.set_blocking(tells, False)
     before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     thread = threading.get_ident()
+    limits = (own_s, close_s)
     waiter = threading.Thread(
-        target=_wait, args=(hears, thread, goodbye), name="stopping", daemon=True
+        target=_wait, args=(hears, thread, goodbye, limits), name="stopping", daemon=True
     )
     waiter.start()
     try:
@@ -64,14 +69,17 @@ def stops(goodbye: Callable[[str], None]) -> Iterator[None]:
         os.close(hears)
 
 
-def _wait(hears: int, thread: int, goodbye: Callable[[str], None]) -> None:
+def _wait(
+    hears: int, thread: int, goodbye: Callable[[str], None], limits: tuple[float, float]
+) -> None:
     """Until the block is left, or has to be."""
+    own_s, close_s = limits
     number = _heard(hears, None)
     if not number:
         return
     began, ended_workers = time.monotonic(), False
-    while (took := time.monotonic() - began) < CLOSE_S:
-        if took >= OWN_S and now_of(thread) is not None:
+    while (took := time.monotonic() - began) < close_s:
+        if took >= own_s and now_of(thread) is not None:
             break
         if took >= WORKERS_S and not ended_workers:
             ended_workers = True

@@ -115,14 +115,15 @@ class Watch(threading.Thread):
         activity = self._moves.look()
         limit = self._moves_s if activity in ("moves", "") else self._still_s
         limit = max(limit, MULTIPLE * self._longest.get(at.stage, 0.0))
-        stuck = (self._seen is not None and self._seen.stuck) or for_s >= limit
+        known = self._seen is not None and self._seen.stuck
         place = self._seen.place if self._seen else ""
-        if stuck and not place:
+        stuck = known or for_s >= limit
+        if stuck and not known:
             place = where(self.thread, at.stage)
         if now_of(self.thread) is not at:
             return  # it has moved meanwhile
-        before, self._seen = self._seen, Seen(at.stage, for_s, activity, stuck, place)
-        if stuck and not (before and before.stuck):
+        self._seen = Seen(at.stage, for_s, activity, stuck, place)
+        if stuck and not known:
             self._say(in_words(self._seen))
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from domo.stages.place import Place, of_dump
 from domo.stages.processes import catches, descendants
 
-SIGNAL = signal.SIGRTMIN + 11
-"""One that nobody else is likely to use."""
+SIGNAL: int | None = signal.SIGRTMIN + 11 if hasattr(signal, "SIGRTMIN") else None
+"""One that nobody else is likely to use; None: there are none of these here."""
 ANSWER_S, LOOK_S = 0.5, 0.02
 PR_SET_PDEATHSIG = 1
 """Of linux/prctl.h: the signal that a process gets when its parent dies."""
@@ -27,14 +27,23 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
     return tempfile.TemporaryDirectory(prefix="domo-")
 
 
+def forget() -> None:
+    """Take that folder away, and ask no loader process any more."""
+    if _folder.cache_info().currsize:
+        with suppress(OSError):
+            _folder().cleanup()
+        _folder.cache_clear()
+
+
 def at_start() -> Callable[[int], None]:
     """What a loader process is to do first."""
     return partial(_listen, _folder().name)
 
 
 def _listen(folder: str, _worker: int) -> None:
-    file = (Path(folder) / str(os.getpid())).open("w", encoding="ascii")
-    faulthandler.register(SIGNAL, file, all_threads=False)
+    if SIGNAL is not None:
+        file = (Path(folder) / str(os.getpid())).open("w", encoding="ascii")
+        faulthandler.register(SIGNAL, file, all_threads=False)
     with suppress(OSError, AttributeError):  # Linux: no orphan, whatever it waits for
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -49,12 +58,13 @@ def where() -> Place | None:
 
 def pids() -> list[int]:
     """The loader processes that have begun."""
-    if not _folder.cache_info().currsize:
+    if SIGNAL is None or not _folder.cache_info().currsize:
         return []
     return [pid for pid in descendants() if catches(pid, SIGNAL)]
 
 
 def _ask(pid: int) -> Place | None:
+    assert SIGNAL is not None
     path = Path(_folder().name) / str(pid)
     try:
         before = path.stat().st_size

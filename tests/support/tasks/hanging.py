@@ -1,5 +1,6 @@
 """A task that hangs for ever where a file in its data folder says, as on a drive that is gone."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,11 @@ class HangingData(StuckData):
 
 
 class HangingTask(StuckTask):
-    """Two classes, three inputs."""
+    """Two classes, three inputs; it sets a signal handler, as only a main thread may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     def train_data(self, root: Path, shard: Any) -> HangingData:
         hang(root, "train_data")

@@ -1,0 +1,44 @@
+"""The end by force: a second signal is enough, and no terminal that takes nothing is waited for."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sys, time
+from domo.stages.stopping import TWICE_S, stops
+
+with stops(lambda text: print("x" * 10**6), {limit}, {limit}):
+    print("goes on", flush=True)
+    while True:
+        try:
+            {step}
+        except KeyboardInterrupt:
+            time.sleep(2 * TWICE_S)
+            print("heard", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "step", "signals"), [(60.0, "time.sleep(60)", 2), (0.2, "print('x' * 10**6)", 1)]
+)
+def test_a_process_that_goes_on_is_ended(limit_s: float, step: str, signals: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(limit=limit_s, step=step)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(signals):
+            assert process.stdout.readline() in (b"goes on\n", b"heard\n")
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130  # with a full pipe, which nobody reads
+    assert time.monotonic() - began < 20
