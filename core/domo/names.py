@@ -5,7 +5,8 @@ a folder.
 """
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection
 from difflib import get_close_matches
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -15,7 +16,10 @@ TASK = rf"{_WORD}(\.{_WORD})*(:{_WORD}(\.{_WORD})*)?"
 """A named task, with its number of classes or not, or `module.path:Class`."""
 MOST_TASK = 200
 """Characters of a task."""
-MOST_ALIKE, MOST_TITLE = 3, 100
+MOST_ALIKE = 3
+MOST_COMPARED = 500
+"""Pairs of names that are compared letter by letter, some 10 us each."""
+MOST_TITLE = 100
 """Characters of a name that is made of others; a run's id, with a number before it, has 128."""
 
 
@@ -29,16 +33,28 @@ def is_task(text: str) -> bool:
     return len(text) <= MOST_TASK and re.fullmatch(TASK, text) is not None
 
 
-def alike(name: str, others: Iterable[str], most: int = MOST_ALIKE) -> list[str]:
-    """Which of these names may be meant by another one: the same but for case, marks and domain.
+def alike(name: str, others: Collection[str]) -> list[str]:
+    """Which of these names may be meant by another one, as in `all_alike`."""
+    return all_alike([name], others)[name]
 
-    Where there is none of these, those that differ in a letter or two.
+
+def all_alike(names: Collection[str], others: Collection[str]) -> dict[str, list[str]]:
+    """Of each name which others may be meant by it: the same but for case, marks and domain.
+
+    Where there is none of these, those that differ in a letter or two, unless the names are so many
+    that this would take long.
     """
-    there = list(others)
-    if same := [o for o in there if _bare(o) & _bare(name)]:
-        return same[:most]
-    folded = {o.casefold(): o for o in there}
-    return [folded[near] for near in get_close_matches(name.casefold(), folded, most, 0.75)]
+    bare, folded = defaultdict[str, list[str]](list), {o.casefold(): o for o in others}
+    for other in others:
+        for part in _bare(other):
+            bare[part].append(other)
+    compared = folded if len(names) * len(others) <= MOST_COMPARED else {}
+    found = {}
+    for name in names:
+        same = dict.fromkeys(o for part in sorted(_bare(name)) for o in bare.get(part, ()))
+        near = () if same else get_close_matches(name.casefold(), compared, MOST_ALIKE, 0.75)
+        found[name] = [*same, *(folded[one] for one in near)][:MOST_ALIKE]
+    return found
 
 
 def _bare(name: str) -> set[str]:

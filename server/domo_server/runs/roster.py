@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from domo.errors import ConfigError, MeaningMismatchError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import NOTHING, Meaning
-from domo.names import alike
+from domo.names import alike, all_alike
 from domo.ops.words import counted
 from domo.run_config import RunConfig, sort_roster
 from domo_server.events import kinds
@@ -101,7 +101,7 @@ class Roster:
             return {}
         there = [s for s in self._sessions.all() if self._sessions.is_online(s.silo_id)]
         strange = [s for s in there if s.silo_id not in self._dropped and not self.has_place_for(s)]
-        return {s.silo_id: alike(s.silo_id, absent) for s in strange}
+        return all_alike([s.silo_id for s in strange], absent)
 
     def about_strangers(self) -> list[str]:
         """The first few of them in words, those with a likely name first."""

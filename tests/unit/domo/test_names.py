@@ -1,6 +1,6 @@
 import pytest
 
-from domo.names import alike, is_name, is_task, plain
+from domo.names import alike, all_alike, is_name, is_task, plain
 
 
 @pytest.mark.parametrize("name", ["a", "Site-1.b_c", "0", "x" * 64])
@@ -56,3 +56,11 @@ def test_a_plain_text_is_part_of_a_name() -> None:
 )
 def test_names_that_may_be_meant_by_another(name: str, others: list[str], found: list[str]) -> None:
     assert sorted(alike(name, others)) == sorted(found)
+
+
+def test_of_many_names_those_that_are_the_same_are_found_at_once() -> None:
+    """The coordinator looks whenever its run waits; letter by letter 4 million pairs take 40 s."""
+    wanted = [f"site-{i}" for i in range(2000)]
+    found = all_alike([f"SITE_{i}.example.org" for i in range(2000)], wanted)
+    assert found == {f"SITE_{i}.example.org": [f"site-{i}"] for i in range(2000)}
+    assert not any(all_alike([f"sjte-{i}" for i in range(2000)], wanted).values())
