@@ -40,10 +40,12 @@ class DomoError(Exception):
     Attributes:
         code: What kind of trouble it is, for programs: short, and the same in every version.
         retryable: Whether the same call may succeed later without anybody changing anything.
+        elsewhere: What is said of it at the other end of the wire; empty: its text.
     """
 
     code = "error"
     retryable = False
+    elsewhere = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors pass between processes with all that they carry."""

@@ -29,7 +29,7 @@ import grpc
 
 from domo import errors
 from domo.errors import DomoError, ProtocolError, TransportError
-from domo_proto.heard import words
+from domo_proto.heard import of_proxies, words
 
 ERROR_KEY = "domo-error"
 CODE_KEY = "domo-error-code"
@@ -104,7 +104,10 @@ def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
     metadata: dict[str, Any] = dict(pairs)
     if ERROR_KEY not in metadata:
         kind = UNMARKED.get(code, errors.CoordinatorUnavailableError)
-        return kind(words(code, text, address))
+        said = words(code, text, address)
+        unmarked = kind(said + of_proxies(code, address))
+        unmarked.elsewhere = said
+        return unmarked
     cls = _BY_NAME.get(metadata[ERROR_KEY]) or _BY_CODE.get(code, TransportError)
     return _with_code(cls(text or str(code)), metadata.get(CODE_KEY, ""))
 

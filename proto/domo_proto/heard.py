@@ -62,12 +62,6 @@ def words(code: grpc.StatusCode, details: str, address: str) -> str:
         address: Where the call went.
     """
     said = " ".join("".join(c if c.isprintable() else " " for c in details).split())[:MOST_TEXT]
-    host = address.rpartition(":")[0].strip("[]")
-    reached = code not in (*UNREACHED, grpc.StatusCode.DEADLINE_EXCEEDED)
-    return _words(code, said, details, address) + proxies.note_of_grpc(host, reached)
-
-
-def _words(code: grpc.StatusCode, said: str, details: str, address: str) -> str:
     http = HTTP.search(details)
     if http is not None and "HTTP proxy" not in details:
         kind = KINDS.get(int(http[1]), BETWEEN)
@@ -87,6 +81,13 @@ def _words(code: grpc.StatusCode, said: str, details: str, address: str) -> str:
         return f"{address} answers with no end of gRPC, as no coordinator does ({BETWEEN})"
     told = f"{code.name}: {said}" if said else code.name
     return f"{address} answers with {told}, which is no coordinator's answer ({BETWEEN})"
+
+
+def of_proxies(code: grpc.StatusCode, address: str) -> str:
+    """What there is to say of this machine's proxies beside that, and only at this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    reached = code not in (*UNREACHED, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return proxies.note_of_grpc(host, reached)
 
 
 def cause(text: str) -> str:

@@ -22,7 +22,7 @@ import domo
 from domo.errors import CoordinatorUnavailableError, DomoError, SiloConflictError, VersionError
 from domo.ops.words import duration
 from domo_client.telemetry.counts import Counts
-from domo_client.telemetry.describe import sendable
+from domo_client.telemetry.describe import describe, sendable
 from domo_proto import PRESENCE, PROTOCOL_VERSION
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
@@ -182,7 +182,7 @@ class Session:
             began = began or time.monotonic()
             self.counts.retries += 1
             error = state.outcome.exception() if state.outcome else None
-            self.counts.network = sendable(str(error))
+            self.counts.network = "" if error is None else describe(error)
             wait = state.next_action.sleep if state.next_action else 0.0
             for_s = time.monotonic() - began
             so_far = f", for {duration(for_s)} now" if for_s >= 1 else ""

@@ -216,7 +216,7 @@ def outside(error: BaseException) -> str:
         return f"samples cannot be loaded: {error.kind}"
     cause, text = error.__cause__, text_of(error)
     if isinstance(error, DomoError):
-        text = str(error)
+        text = error.elsewhere or str(error)
     return text.replace(str(cause), cause.kind) if isinstance(cause, LoadError) else text
 
 

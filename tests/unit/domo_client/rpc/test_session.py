@@ -2,12 +2,14 @@ import gc
 import itertools
 import weakref
 
+import grpc
 import pytest
 
 from domo.errors import ProtocolError, SiloConflictError
 from domo_client.rpc import session as line
 from domo_client.rpc.session import Session
-from domo_proto.errors import SessionError
+from domo_client.telemetry.describe import describe
+from domo_proto.errors import SessionError, from_rpc
 
 
 def test_pauses_grow_until_a_transfer_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +74,39 @@ def test_who_is_refused_its_name_in_mid_run_asks_no_more() -> None:
             it.ask(over)
     assert joins == 1
     it.close()
+
+
+def test_what_is_sent_of_a_fault_names_nothing_of_this_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.internal:3128")
+    monkeypatch.setenv("no_proxy", "pacs.internal")
+    monkeypatch.setattr(line, "JITTER_S", 0.0)
+    failed, said = [Unreached()], list[str]()
+
+    def call(token: str) -> None:
+        if failed:
+            raise from_rpc(failed.pop(), "coordinator.example:50051")
+
+    it = Session("127.0.0.1:1", "a", "i", on_trouble=said.append)
+    it.ask(call)
+    assert "proxy.internal:3128" in said[0]
+    assert it.counts.network == "no coordinator answers at coordinator.example:50051 (no route)"
+    assert "internal" not in describe(from_rpc(Unreached(), "coordinator.example:50051"))
+    it.close()
+
+
+class Unreached(grpc.RpcError):
+    """A call that has reached nobody."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "no route"
+
+    def trailing_metadata(self) -> None:
+        return None
 
 
 class Held:
