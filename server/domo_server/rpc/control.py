@@ -285,7 +285,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         def over() -> bool | None:
             return self._coordinator.stopping or not sessions.is_current(session) or None
 
-        session.attending += 1
+        session.attending, session.attended = session.attending + 1, True
         try:
             while not await changes.silos.until(over, hold_s, session.silo_id):
                 await context.write(pb.AttendResponse())

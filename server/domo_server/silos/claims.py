@@ -1,9 +1,11 @@
 """Two processes with one identity, as after a state folder was copied: which of them has it.
 
 The one that is there keeps it. Whether it is there, a stream that it holds does not say alone: one
-whose machine has lost its power looks open for a minute. So the newcomer waits for a call of the
-other one: with one it is refused, and with none for as long as a silo may be silent it is the same
-silo, started again. A process that was killed leaves a stream that has broken: nobody waits for it.
+whose machine has lost its power looks open for a minute. So the newcomer waits for heartbeats of
+the other one. The first may have been on its way when its process was killed, behind megabytes on a
+slow link; the second is sent once the first is answered, by a process that lives: the newcomer is
+refused. With no call for as long as a silo may be silent it is the same silo, started again. A
+process that was killed leaves a stream that has broken: nobody waits for it.
 """
 
 import asyncio
@@ -13,8 +15,8 @@ from domo.errors import SiloConflictError
 from domo_server.silos.session import Process, Session
 from domo_server.silos.sessions import Sessions, quiet_s
 
-ALIVE_S = 1.0
-"""A call that comes this long after the newcomer is of a process that lives, not one on its way."""
+ALIVE_BEATS = 2
+"""Heartbeats that come after the newcomer, of a process that lives."""
 LOOK_S = 0.1
 
 
@@ -34,18 +36,27 @@ class Claim(NamedTuple):
 
 async def holder(sessions: Sessions, claim: Claim) -> Session | None:
     """The session of another process that lives and has this identity; None: it is free."""
-    arrived = sessions.now()
+    last, heard = None, 0
     while True:
         old = sessions.of(claim.silo_id)
-        if old is None or old.instance_id != claim.instance_id or not sessions.is_held(old):
+        if old is None or old.instance_id != claim.instance_id or not _has(sessions, old):
             return None
         if sessions.was_here_before(old, claim.process.before):
             return None
-        if old.heard_at - arrived > ALIVE_S:
+        if old is not last:
+            last, heard = old, old.heartbeats
+        if old.heartbeats - heard >= ALIVE_BEATS:
             return old
         if sessions.now() - old.heard_at >= quiet_s(old.interval_s):
             return None
+        old.awaited = True
         await asyncio.sleep(LOOK_S)
+
+
+def _has(sessions: Sessions, session: Session) -> bool:
+    """Whether a process seems to have this session: it holds its stream, or never could."""
+    coming = session.process.attends and session.broken_at is None and not session.attended
+    return sessions.is_current(session) and bool(session.attending or coming)
 
 
 def refusal(claim: Claim, old: Session) -> SiloConflictError:

@@ -81,6 +81,8 @@ class Session:
     """Of its transfers that have passed here."""
     attending: int = 0
     """Calls that it holds open to show that it is there."""
+    attended: bool = False
+    """Whether it has held one."""
     broken_at: float | None = None
     """When the last of these broke, unless something was heard since."""
     left: str | None = None
@@ -88,7 +90,10 @@ class Session:
     process: Process = field(default_factory=Process)
     since: str = ""
     """When it joined, in words."""
-    joined_at: float = 0.0
+    heartbeats: int = 0
+    """How many were answered."""
+    awaited: bool = False
+    """Whether its next heartbeats are wanted soon: another process wants its name."""
     heard_at: float = 0.0
     """When it last made a call; `last_seen` is later where bytes are on their way to it."""
     replaced: tuple[str, float] = ("", 0.0)

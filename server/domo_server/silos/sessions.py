@@ -25,8 +25,8 @@ QUIET_S = 4.5
 MISSED_BEATS = 2
 LEASE_S, LEASE_BEATS = 5.0, 5
 """Silence, and heartbeats missed, from which on a silo is away for its round."""
-ATTENDS_S = 3.0
-"""How long a silo that joined may take to open its stream."""
+SOON_S = 0.5
+"""Until the next heartbeat of a silo whose name another process wants."""
 NOBODYS = Process()
 BROKE = "its connection broke: its process ended, or the network did"
 SILENT = "no heartbeat: its process hangs or is stopped, or the link is cut"
@@ -101,7 +101,6 @@ class Sessions:
             self.report_interval_s,
             process=process,
             since=time.strftime("%d %b %H:%M UTC", time.gmtime()),
-            joined_at=self._clock(),
             heard_at=self._clock(),
         )
         if old is not None:
@@ -132,12 +131,6 @@ class Sessions:
         session.broken_at = None
         return session
 
-    def is_held(self, session: Session) -> bool:
-        """Whether it looks as if a process has this session: it holds its stream, or soon will."""
-        coming = session.process.attends and session.broken_at is None
-        young = self._clock() - session.joined_at < ATTENDS_S
-        return self.is_current(session) and bool(session.attending or (coming and young))
-
     def was_here_before(self, holder: Session, token: str) -> bool:
         """Whether a process had a session before the process that has its name now came.
 
@@ -157,7 +150,12 @@ class Sessions:
     def next_report_s(self, session: Session) -> float:
         """After how long a silo that reports now is to report again; it is expected then."""
         session.interval_s = max(self.report_interval_s, len(self._by_token) / MOST_BEATS)
-        return session.interval_s
+        session.heartbeats, awaited, session.awaited = (
+            session.heartbeats + 1,
+            session.awaited,
+            False,
+        )
+        return min(session.interval_s, SOON_S) if awaited else session.interval_s
 
     def is_current(self, session: Session) -> bool:
         """Whether a session is neither replaced nor over."""

@@ -8,7 +8,7 @@ import pytest
 from domo_server.silos import claims
 from domo_server.silos.claims import Claim, holder
 from domo_server.silos.session import Process, Session
-from domo_server.silos.sessions import RETURN_S, Sessions
+from domo_server.silos.sessions import RETURN_S, SOON_S, Sessions
 
 
 class Ticking:
@@ -26,13 +26,13 @@ class Ticking:
 
 
 @pytest.fixture
-def clock() -> Ticking:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Ticking:
+    monkeypatch.setattr(claims, "LOOK_S", 0.0)
     return Ticking()
 
 
 @pytest.fixture
-def sessions(clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> Sessions:
-    monkeypatch.setattr(claims, "LOOK_S", 0.0)
+def sessions(clock: Ticking) -> Sessions:
     made = Sessions(2.0, clock)
     clock.now += 2 * RETURN_S  # not just started
     return made
@@ -41,8 +41,17 @@ def sessions(clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> Sessions:
 def join(sessions: Sessions, before: str = "", place: str = "a (10.0.0.7)") -> Session:
     process = Process(place, before, attends=True)
     session = sessions.join("site-a", "i", None, "trainer", "cpu", "1.0", process)
-    sessions.broke(session)  # until it is said to attend
+    session.attended = True  # for a while, until it is said to attend
     return session
+
+
+def beats(sessions: Sessions, clock: Ticking, session: Session, *after_s: float) -> None:
+    """Heartbeats of a session, so many seconds from now."""
+
+    def beat() -> None:
+        sessions.next_report_s(sessions.get(session.token))
+
+    clock.at = [(clock.now + s, beat) for s in after_s]
 
 
 def asked(sessions: Sessions, before: str = "") -> Session | None:
@@ -52,7 +61,7 @@ def asked(sessions: Sessions, before: str = "") -> Session | None:
 def test_a_process_that_lives_keeps_its_name(sessions: Sessions, clock: Ticking) -> None:
     first = join(sessions)
     first.attending = 1
-    clock.at = [(clock.now + 1.9, lambda: sessions.get(first.token) and None)]
+    beats(sessions, clock, first, 1.9, 2.4)
     assert asked(sessions) is first
     told = str(claims.refusal(Claim("site-a", "i", Process()), first))
     assert "a (10.0.0.7), since " in told
@@ -91,11 +100,29 @@ def test_a_stream_that_only_looks_open_is_nobody(sessions: Sessions, clock: Tick
     assert asked(sessions) is None  # and a second time nobody waits
 
 
-def test_a_heartbeat_that_was_on_its_way_is_no_life(sessions: Sessions, clock: Ticking) -> None:
+def test_what_was_on_its_way_is_no_life(sessions: Sessions, clock: Ticking) -> None:
+    """It was killed on a slow link: megabytes are before its last heartbeat, and its end behind."""
     first = join(sessions)
     first.attending = 1
-    clock.at = [(clock.now + 0.3, lambda: sessions.get(first.token) and None)]
+    beats(sessions, clock, first, 3.5)
+
+    def ends() -> None:
+        first.attending = 0
+
+    clock.at.append((clock.now + 4.0, ends))
     assert asked(sessions) is None
+
+
+def test_one_whose_name_is_wanted_is_heard_sooner(sessions: Sessions, clock: Ticking) -> None:
+    first = join(sessions)
+    first.attending, sessions.report_interval_s = 1, 20.0
+    assert sessions.next_report_s(first) == 20.0
+    beats(sessions, clock, first, 19.0)
+    first.awaited = True
+    assert sessions.next_report_s(first) == SOON_S
+    assert first.interval_s == 20.0
+    beats(sessions, clock, first, 19.0, 19.0 + SOON_S)
+    assert asked(sessions) is first
 
 
 def test_a_silo_that_was_away_for_a_moment_takes_its_name_back_once(
@@ -107,7 +134,7 @@ def test_a_silo_that_was_away_for_a_moment_takes_its_name_back_once(
     assert asked(sessions, before=first.token) is None
     again = join(sessions, before=first.token)
     again.attending = 1
-    clock.at = [(clock.now + 2.0, lambda: sessions.get(again.token) and None)]
+    beats(sessions, clock, again, 2.0, 2.5)
     assert asked(sessions, before=clone.token) is again
 
 
@@ -117,7 +144,7 @@ def test_not_after_long(sessions: Sessions, clock: Ticking) -> None:
     moved.attending = 1
     clock.now += RETURN_S
     sessions.get(moved.token)
-    clock.at = [(clock.now + 2.0, lambda: sessions.get(moved.token) and None)]
+    beats(sessions, clock, moved, 2.0, 2.5)
     assert asked(sessions, before=first.token) is moved
 
 
@@ -128,18 +155,15 @@ def test_after_a_restart_of_the_coordinator_who_was_there_has_it(clock: Ticking)
     assert asked(sessions, before="of-the-coordinator-before") is None
     again = join(sessions, before="of-the-coordinator-before")
     again.attending = 1
-    clock.at = [(clock.now + 2.0, lambda: sessions.get(again.token) and None)]
+    beats(sessions, clock, again, 2.0, 2.5)
     assert asked(sessions, before=clone.token) is again
 
 
-def test_one_that_has_just_joined_is_given_a_moment(sessions: Sessions, clock: Ticking) -> None:
-    """Two copies that are started at once: the second one waits for what the first one does."""
+def test_one_that_has_no_stream_yet_is_there_too(sessions: Sessions, clock: Ticking) -> None:
+    """It has just joined, or somebody in between lets no stream through."""
     first = join(sessions)
-    first.broken_at = None  # it has no stream yet
-
-    def attends() -> None:
-        first.attending = 1
-        sessions.get(first.token)
-
-    clock.at = [(clock.now + 1.5, attends)]
+    first.attended = False
+    beats(sessions, clock, first, 1.5, 3.5)
     assert asked(sessions) is first
+    sessions.broke(first)
+    assert asked(sessions) is None
