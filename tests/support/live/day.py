@@ -42,6 +42,8 @@ from tests.support.live.page import Page
 
 SAID_S, PATIENCE_S = 10.0, 20.0
 """Until when a fault has to be named; until when it is waited for in any case, seconds."""
+LEFT_S = 10.0
+"""Until when every process has to be gone, once all were stopped."""
 BACK_S = 120.0
 """Until when the run has to get on after a fault."""
 QUICK_S, WALK_S, SLOW_S = 0.0, 0.25, 1.0
@@ -146,7 +148,7 @@ class Report:
         seconds: From the first round to the end of the run.
         digests: Of x_R and m_R.
         undisturbed: The same of the simulation.
-        left: Processes that are left once all have stopped: command lines.
+        left: Processes that are left `LEFT_S` after all have stopped: command lines.
         orphans: The same that dead silos had left behind before.
         rss_mb: Of each process, after the first rounds and at the end.
     """
@@ -208,6 +210,9 @@ def day(
         after = memory(fed)
         report.rss_mb = {name: (before[name], after[name]) for name in before}
         fed.stop()
+        stopped = time.monotonic()
+        while fed.all_processes() and time.monotonic() < stopped + LEFT_S:
+            time.sleep(0.1)
         report.left = sorted(fed.all_processes().values())
         (folder / "history.json").write_text(json.dumps(history))
         checkpoints = fed.state_dir / "runs" / RUN_ID / "checkpoints"
