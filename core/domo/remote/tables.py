@@ -30,7 +30,9 @@ def silo_table(silos: Iterable[SiloStatus], width: int) -> Table:
     for silo in silos:
         steps = f"{silo.step} of {silo.num_steps}" if silo.num_steps else ""
         ago = "" if silo.last_seen_s is None else f"{silo.last_seen_s:.0f} s ago"
-        phase = silo.phase if silo.dropped is None else f"dropped, {silo.phase}"
+        loads = silo.phase == "idle" and silo.doing
+        phase = "preparing" if loads else str(silo.phase)
+        phase = phase if silo.dropped is None else f"dropped, {phase}"
         bad = silo.dropped is not None or silo.phase in ("failed", "offline")
         parts = [text for text in (silo.dropped, silo.error, silo.doing, rate(silo)) if text]
         what = " ".join(" / ".join(parts).split())

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import signal
-import sysconfig
 import traceback
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +14,8 @@ from zipfile import BadZipFile
 
 import torch
 
-import domo
 from domo.errors import DataError, DomoError, RoundError, TaskError, code_of
+from domo.stages.place import Place
 
 log = logging.getLogger(__name__)
 
@@ -48,15 +47,6 @@ DEATHS = {
     -signal.SIGBUS: NO_SHARED_MEMORY,
     -signal.SIGSEGV: "a loader process has crashed in a library (SIGSEGV); --workers 0 shows where",
 }
-LIBRARIES = tuple(
-    os.path.realpath(path)
-    for path in (
-        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *domo.__path__,
-        *torch.__path__,
-    )
-)
-"""Where code lies that is nobody's task."""
 
 
 class LoadError(TaskError):
@@ -266,7 +256,7 @@ def _place(error: BaseException) -> str:
     """File and line in the task's code where an exception was raised; empty: it was not there."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         code = frame.f_code
-        path = os.path.realpath(code.co_filename)
-        if not code.co_filename.startswith("<") and not path.startswith(LIBRARIES):
-            return f"{code.co_filename}, line {line} ({code.co_name})"
+        place = Place(code.co_filename, line, code.co_name)
+        if not (place.is_installed or place.is_standard or place.is_own):
+            return f"{place.file}, line {line} ({place.name})"
     return ""

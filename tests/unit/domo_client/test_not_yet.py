@@ -38,3 +38,10 @@ def test_a_data_folder(tmp_path: Path) -> None:
         see_folder(tmp_path / "absent")
     with pytest.raises(DataError, match=r"the data folder .*file: Not a directory"):
         see_folder(tmp_path / "file")
+
+
+def test_what_is_not_there_is_no_line_of_domos(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as raised:
+        see_folder(tmp_path / "absent")
+    said = NotYet.of(raised.value.with_traceback(None), tmp_path / "absent")
+    assert said.here == f"the data folder {tmp_path / 'absent'}: No such file or directory"

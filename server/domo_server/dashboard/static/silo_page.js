@@ -9,7 +9,7 @@ import {
 } from "./format.js";
 import { LogTail } from "./log_tail.js";
 import { runLink } from "./router.js";
-import { phaseTime } from "./silos.js";
+import { phaseTime, phaseWord } from "./silos.js";
 import { StackedTimes } from "./stacked_times.js";
 
 const AGAIN_MS = 2000;
@@ -35,7 +35,7 @@ function certificate(silo, { tls }) {
 }
 
 const NOW = [
-  ["Phase", text((silo, _, elapsed) => `${silo.phase} ${phaseTime(silo, elapsed)}`)],
+  ["Phase", text((silo, _, elapsed) => `${silo.dropped == null ? phaseWord(silo) : silo.phase} ${phaseTime(silo, elapsed)}`)],
   ["At", text((silo) => silo.doing ?? NONE)],
   ["Run", (silo) => (silo.run_id ? { text: silo.run_id, href: runLink(silo.run_id) } : { text: NONE })],
   ["Round", text((silo) => (silo.round_index == null ? NONE : formatCount(silo.round_index + 1)))],
@@ -170,7 +170,7 @@ export class SiloPage {
     const newest = state.events.find((event) => event.silo_id === id)?.event_id;
     this.fetch(id, `${id} ${newest} ${state.run?.run_id} ${state.run?.rounds_done} ${silo.error}`);
     const isOut = silo.dropped != null;
-    const phase = isOut ? "dropped" : silo.phase;
+    const phase = phaseWord(silo);
     setText(this.name, id);
     setText(this.phase, phase);
     setAttr(this.phase, "data-phase", phase);

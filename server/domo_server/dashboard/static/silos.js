@@ -12,8 +12,8 @@ import { siloLink } from "./router.js";
 import { holdWords, holders } from "./stalled.js";
 
 const PHASES = [
-  "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "idle", "failed",
-  "offline", "dropped",
+  "training", "evaluating", "downloading", "uploading", "waiting", "enrolled", "preparing", "idle",
+  "failed", "offline", "dropped",
 ];
 const NUM_FIRST = 6; // of many, on a narrow screen: so many at least,
 const NUM_NEEDY = 12; // and so many at most of those that need somebody, until all are asked for
@@ -52,6 +52,12 @@ function stepWords(silo, numRounds) {
   return `round ${silo.round_index + 1}${numRounds ? ` of ${numRounds}` : ""}`;
 }
 
+/** What its badge says: one that loads its data for a run is not idle. */
+export function phaseWord(silo) {
+  if (silo.dropped != null) return "dropped";
+  return silo.phase === "idle" && silo.doing ? "preparing" : silo.phase;
+}
+
 /** How long it has been in its phase; of one that is away, since when. */
 export function phaseTime(silo, elapsed) {
   if (silo.phase === "offline" && silo.last_seen_s == null) return "not seen since the start";
@@ -69,7 +75,7 @@ const flowWords = (bytes, speed) =>
 function update(card, silo, { run, elapsed, isMany, holding }) {
   const part = fields(card);
   const isOut = silo.dropped != null;
-  const shown = isOut ? "dropped" : silo.phase;
+  const shown = phaseWord(silo);
   const awaited = run?.waiting_for?.includes(silo.silo_id) ?? false;
   const training = !isOut && silo.phase === "training" && silo.num_steps > 0;
   const done = !isOut && (silo.phase === "uploading" || silo.phase === "waiting");
@@ -93,7 +99,7 @@ function update(card, silo, { run, elapsed, isMany, holding }) {
   setText(part.step, stepWords(silo, numRounds));
   const seen = silo.last_seen_s == null ? null : silo.last_seen_s + elapsed;
   const silent = silo.phase !== "offline" && seen > 10 ? `silent for ${formatDuration(seen)}` : "";
-  const phase = isMany ? "" : `${silo.phase} `; // the badge says it
+  const phase = isMany ? "" : `${isOut ? silo.phase : shown} `; // the badge says it
   setText(part.seen, phase + [phaseTime(silo, elapsed), silent].filter(Boolean).join(", "));
   setText(part.loss, formatLoss(silo.loss));
   setText(part.samples, formatCount(silo.num_samples ?? silo.num_eval_samples));
@@ -161,7 +167,7 @@ export function renderSilos({ status, run, receivedAt }) {
         ? "This coordinator speaks TLS: give each silo its CA with --tls-ca, if it is your own."
         : "",
   );
-  const phases = silos.map((x) => (x.dropped == null ? x.phase : "dropped"));
+  const phases = silos.map(phaseWord);
   const counts = PHASES.map((phase) => [phases.filter((x) => x === phase).length, phase]);
   const words = counts.filter(([n]) => n > 0).map(([n, phase]) => `${n} ${phase}`);
   setText(byId("silos-sum"), words.join(" \u00b7 "));
