@@ -9,6 +9,8 @@ PATIENCE_S = 120.0
 """How long a silo may rest in a phase that it has not been seen through before."""
 MULTIPLE = 5.0
 """How many times its longest rest in a phase, or the time of its longest step, is too long."""
+GROWTH = 2.0
+"""A rest that was too long, and then was over, makes the limit at most so many times longer."""
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class _Seen:
     step: int
     since: float
     heard: float
+    step_s: float | None = None
     longest: dict[str, float] = field(default_factory=dict)
 
 
@@ -28,7 +31,8 @@ class Signs:
 
     A silo moves when its phase, run, round, step or bytes change, or a frame has passed. In
     training, what counts is the time of a step: the longest one as the silo says, or, where it
-    says none, what lies between heartbeats by the steps of that time.
+    says none, what lies between heartbeats by the steps of that time. What was too long teaches
+    little: a silo that hung once is not to hang as long again unseen.
 
     Args:
         floor_s: Shortest rest that is ever too long, seconds.
@@ -51,23 +55,32 @@ class Signs:
             return
         rest, steps, step_s = now - seen.since, s.step - seen.step, s.longest_step_s
         trains = s.phase == "training"
-        if seen.phase == "training" and rest < self.limit_s(s.silo_id):
-            if trains and step_s is not None:
-                rest = step_s
-            elif trains and steps > 0:
+        if seen.phase == "training" and trains and step_s is not None:
+            rest = 0.0  # the silo says it better
+        elif seen.phase == "training" and rest < self.limit_s(s.silo_id):
+            if trains and steps > 0:
                 rest /= steps
             elif "training" in seen.longest:
                 rest = 0.0  # the last steps of the round lie in it, nobody knows how many
-        if trains and step_s is not None:
-            seen.longest["training"] = max(step_s, seen.longest.get("training", 0.0))
-        seen.longest[seen.phase] = max(rest, seen.longest.get(seen.phase, 0.0))
+        if trains and step_s is not None and step_s != seen.step_s:
+            self._learn(seen, "training", step_s)
+        self._learn(seen, seen.phase, rest)
+        seen.step_s = step_s
         seen.sign, seen.phase, seen.step, seen.since = sign, s.phase, s.step, now
+
+    def _learn(self, seen: _Seen, phase: str, rest: float) -> None:
+        limit = self._limit_s(seen, phase)
+        learned = rest if rest <= limit else min(rest, GROWTH * limit / MULTIPLE)
+        seen.longest[phase] = max(learned, seen.longest.get(phase, 0.0))
+
+    def _limit_s(self, seen: _Seen, phase: str) -> float:
+        longest = seen.longest.get(phase)
+        return PATIENCE_S if longest is None else max(self._floor_s, MULTIPLE * longest)
 
     def limit_s(self, silo_id: str) -> float:
         """How long a silo may rest where it is."""
         seen = self._seen[silo_id]
-        longest = seen.longest.get(seen.phase)
-        return PATIENCE_S if longest is None else max(self._floor_s, MULTIPLE * longest)
+        return self._limit_s(seen, seen.phase)
 
     def rests(self, silo_id: str, now: float) -> bool:
         """Whether a silo has not moved for too long, though something was heard of it since."""

@@ -149,7 +149,6 @@ class Report:
         digests: Of x_R and m_R.
         undisturbed: The same of the simulation.
         left: Processes that are left `LEFT_S` after all have stopped: command lines.
-        orphans: The same that dead silos had left behind before.
         rss_mb: Of each process, after the first rounds and at the end.
     """
 

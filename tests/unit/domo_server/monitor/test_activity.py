@@ -1,4 +1,4 @@
-from domo_server.monitor.activity import MULTIPLE, PATIENCE_S, Signs
+from domo_server.monitor.activity import GROWTH, MULTIPLE, PATIENCE_S, Signs
 from domo_server.silos.session import Session
 
 FLOOR_S = 3.0
@@ -50,7 +50,7 @@ def test_slow_steps_are_waited_for() -> None:
     assert signs.limit_s("site-a") == MULTIPLE * 10.0
 
 
-def test_a_rest_that_was_called_too_long_and_was_not_is_remembered() -> None:
+def test_a_rest_that_was_too_long_makes_the_next_limit_a_little_longer() -> None:
     signs, session = Signs(FLOOR_S), silo()
     session.phase = "training"
     steps(signs, session, 3)
@@ -58,7 +58,20 @@ def test_a_rest_that_was_called_too_long_and_was_not_is_remembered() -> None:
     assert signs.rests("site-a", 14.0)
     session.step += 40
     signs.look(session, 14.0)
-    assert signs.limit_s("site-a") == MULTIPLE * 10.0
+    assert signs.limit_s("site-a") == GROWTH * FLOOR_S
+    hear(signs, session, 14.0 + GROWTH * FLOOR_S + 1.0)
+    assert signs.rests("site-a", 14.0 + GROWTH * FLOOR_S + 1.0), "it hangs again"
+
+
+def test_a_hang_that_a_silo_counts_as_a_step_is_learned_once() -> None:
+    signs, session = Signs(FLOOR_S), silo()
+    session.phase, session.longest_step_s = "training", 0.1
+    steps(signs, session, 3)
+    session.longest_step_s = 60.0
+    for i in range(5):
+        session.step += 1
+        signs.look(session, 70.0 + i)
+    assert signs.limit_s("site-a") == GROWTH * FLOOR_S
 
 
 def test_bytes_and_phases_are_signs_and_each_phase_has_its_own_limit() -> None:
