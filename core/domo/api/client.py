@@ -47,8 +47,7 @@ SILENCE_S = 6.0
 PATIENCE_S = 120.0
 """How long a stream, or `wait`, tries to reach a coordinator that it has lost."""
 RETRY_S = 2.0
-MAX_PIECE = 250
-"""Rounds, and tests of models, that one answer has."""
+"""Between two tries."""
 POLL_S = 1.0
 """How often `wait` asks."""
 
@@ -86,23 +85,13 @@ class Coordinator(Rest):
 
     def rounds(self, run_id: str, after: int = -1) -> list[RoundRecord]:
         """Its rounds with an index above `after`, oldest first."""
-        return self._all(list[RoundRecord], run_id, "rounds", after, "round_index")
+        return self.pieces(
+            list[RoundRecord], f"/runs/{quoted(run_id)}/rounds", after, "round_index"
+        )
 
     def tests(self, run_id: str, after: int = -1) -> list[ModelTest]:
         """Tests of its models with an index above `after`, with each silo's own numbers."""
-        return self._all(list[ModelTest], run_id, "tests", after, "model_index")
-
-    def _all(self, kind: Any, run_id: str, what: str, after: int, index: str) -> list[Any]:
-        """A list that may be long, in pieces: each answer comes in time."""
-        found: list[Any] = []
-        while True:
-            page = self.get(
-                kind, f"/runs/{quoted(run_id)}/{what}", {"after": after, "limit": MAX_PIECE}
-            )
-            found += page
-            if len(page) != MAX_PIECE:
-                return found
-            after = getattr(page[-1], index)
+        return self.pieces(list[ModelTest], f"/runs/{quoted(run_id)}/tests", after, "model_index")
 
     def tables(self, run_id: str, best: bool = False) -> ModelTables:
         """Confusion matrix and curves of the newest model that was tested, or of the best."""

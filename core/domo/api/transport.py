@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 TIMEOUT_S = 20.0
 """Of one call."""
+MAX_PIECE = 250
+"""Rounds, and tests of models, that one answer has."""
 AGAIN = " Correct this and send the request again."
 """How REST ends what it says of a wrong parameter."""
 
@@ -73,6 +75,26 @@ class Rest:
     def get(self, kind: type[T], path: str, query: Mapping[str, Any] | None = None) -> T:
         """Read something."""
         return understood(kind, self._request("GET", path, None, query))
+
+    def pieces(self, kind: type[list[T]], path: str, after: int, index: str) -> list[T]:
+        """Read a list that may be long in pieces, so that each answer comes in time.
+
+        Args:
+            kind: Of a piece.
+            path: Of the list.
+            after: Only what has a higher index.
+            index: Which attribute that is.
+        """
+        found: list[T] = []
+        while True:
+            try:
+                piece = self.get(kind, path, {"after": after, "limit": MAX_PIECE})
+            except ConfigError:  # an older coordinator knows no limit
+                return [*found, *self.get(kind, path, {"after": after})]
+            found += piece
+            if len(piece) != MAX_PIECE:
+                return found
+            after = getattr(piece[-1], index)
 
     def post(self, kind: type[T], path: str, body: Any = None) -> T:
         """Change something."""

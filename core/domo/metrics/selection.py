@@ -137,7 +137,7 @@ class Jury:
     @property
     def why_enough(self) -> str | None:
         """Why the run is to end before its last round, in words; None: it goes on."""
-        if self.metric is None or not self.judged:
+        if self._stop_after is None or self.metric is None or not self.judged:
             return None
         last = self.judged[-1].model_index
         return why_enough(self.metric, self.choice, last, self._stop_after, self._min_delta)

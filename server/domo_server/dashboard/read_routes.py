@@ -253,7 +253,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         found = await read.card(run_id, which)
         if found is None:
             raise no_model(run_id, which)
-        return download(markdown(found), "text/markdown", "README.md")
+        return download(await run_in_threadpool(markdown, found), "text/markdown", "README.md")
 
     @router.get(
         "/runs/{run_id:path}/model",

@@ -83,7 +83,7 @@ class Judge:
 
     def _record(self, made: Checkpoint, judged: Judged, found: Mapping[str, float]) -> None:
         index, metric, best = made.round_index, self._jury.metric, self._jury.choice.best
-        has_tables = bool(self._store.tables_of(self._run_id, only=index))
+        has_tables = bool(self._store.tables_of(self._run_id, index, index))
         judgement = Judgement(
             index, metric, judged.value, judged.num_silos, found if has_tables else {}
         )

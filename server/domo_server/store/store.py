@@ -353,31 +353,28 @@ class Store:
         """All sums of a run from a model on, up to one, in order of model, silo and metric."""
         e = evaluations.c
         order = (e.model_index, e.silo_id, e.metric)
-        where = (e.run_id == run_id) & (e.model_index >= first)
-        if last is not None:
-            where &= e.model_index <= last
+        where = _models(evaluations, run_id, first, last)
         columns = (*order, e.total, e.num, e.model_digest)
         with self._transaction() as c:  # of many silos and rounds these are many: by place
             found = c.execute(select(*columns).where(where).order_by(*order))
             return [EvaluationRow(*row) for row in found]
 
     def tables_of(
-        self, run_id: str, first: int = 0, *, only: int | None = None, cells: bool = False
+        self, run_id: str, first: int = 0, last: int | None = None, *, cells: bool = False
     ) -> list[TableRow]:
-        """Tables of a run from a model on, in order of model, silo and metric.
+        """Tables of a run from a model on, up to one, in order of model, silo and metric.
 
         Args:
             run_id: The run.
             first: The first model.
-            only: Of this model alone.
+            last: The last one; None: to the end.
             cells: Whether their cells are wanted too: they are large, and kept of few models.
         """
         t = evaluation_tables.c
         order = (t.model_index, t.silo_id, t.metric)
         columns = (*order, t.kind, t.labels, t.shape, t.num, t.numbers)
-        of_model = t.model_index >= first if only is None else t.model_index == only
-        where = (t.run_id == run_id) & of_model
         chosen = select(*columns, *((t.cells,) if cells else ()))
+        where = _models(evaluation_tables, run_id, first, last)
         return self._rows(TableRow, chosen.where(where).order_by(*order))
 
     def judge(
@@ -401,11 +398,13 @@ class Store:
             if changes:
                 c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
 
-    def judgements_of(self, run_id: str, first: int = 0) -> list[Judgement]:
-        """What the models of a run from one on were judged by, in their order."""
+    def judgements_of(
+        self, run_id: str, first: int = 0, last: int | None = None
+    ) -> list[Judgement]:
+        """What the models of a run from one on, up to one, were judged by, in their order."""
         j = judgements.c
         columns = (j.model_index, j.metric, j.value, j.num_silos, j.numbers)
-        where = (j.run_id == run_id) & (j.model_index >= first)
+        where = _models(judgements, run_id, first, last)
         return self._rows(Judgement, select(*columns).where(where).order_by(j.model_index))
 
     # silos and events
@@ -531,3 +530,8 @@ class Store:
 
 def _round(table: Table, run_id: str, round_index: int) -> ColumnElement[bool]:
     return (table.c.run_id == run_id) & (table.c.round_index == round_index)
+
+
+def _models(table: Table, run_id: str, first: int, last: int | None) -> ColumnElement[bool]:
+    where = (table.c.run_id == run_id) & (table.c.model_index >= first)
+    return where if last is None else where & (table.c.model_index <= last)

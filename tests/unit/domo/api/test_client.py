@@ -15,7 +15,7 @@ import pytest
 from domo.api import client as rest_client
 from domo.api.client import Coordinator
 from domo.api.schema import RunSummary, StreamMessage
-from domo.api.transport import server_sent_events
+from domo.api.transport import MAX_PIECE, server_sent_events
 from domo.errors import (
     AccessError,
     ConfigError,
@@ -59,7 +59,7 @@ def test_a_long_run_is_read_in_pieces(
     there: Coordinator, federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, asked, real = federation.round_list[0], [], federation.rounds
-    numbers = range(rest_client.MAX_PIECE + 1)
+    numbers = range(MAX_PIECE + 1)
     federation.round_list = [first.model_copy(update={"round_index": i}) for i in numbers]
 
     async def rounds(*given: Any) -> Any:
@@ -68,7 +68,21 @@ def test_a_long_run_is_read_in_pieces(
 
     monkeypatch.setattr(federation, "rounds", rounds)
     assert [r.round_index for r in there.rounds("1-fedavg")] == list(numbers)
-    assert asked == [("1-fedavg", after, rest_client.MAX_PIECE) for after in (-1, numbers[-2])]
+    assert asked == [("1-fedavg", after, MAX_PIECE) for after in (-1, numbers[-2])]
+
+
+def test_a_coordinator_that_knows_no_pieces_is_asked_for_all(
+    there: Coordinator, federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rounds(run_id: str, after: int = -1, limit: int | None = None) -> Any:
+        if limit is not None:
+            raise ConfigError("'limit' is no parameter here. Known are after")
+        return await real(run_id, after)
+
+    real, all_rounds = federation.rounds, there.rounds("1-fedavg")
+    monkeypatch.setattr(federation, "rounds", rounds)
+    assert there.rounds("1-fedavg") == all_rounds
+    assert there.rounds("1-fedavg", after=0) == []
 
 
 def test_changing(there: Coordinator, federation: Federation) -> None:

@@ -4,10 +4,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from domo_server.results.numbers import model_tests
+from domo.metrics.table import Table
+from domo_server.results import numbers
+from domo_server.results.numbers import model_tests, read_points
 from domo_server.store.database import open_database
+from domo_server.store.measured import Judgement, table_row
 from domo_server.store.store import Store
 
 
@@ -54,4 +58,38 @@ def test_tests_of_a_long_run_come_in_pieces(tmp_path: Path) -> None:
     assert pieces(0, 1) == [3]
     assert pieces(-1, 4) == pieces(-1, 5) == [0, 3, 4, 9]
     assert pieces(9, 3) == []
+    store.close()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_a_long_run_is_read_in_pieces_to_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    store = Store(open_database(f"sqlite:///{tmp_path / 'a.db'}"))
+    for index in (0, 3, 4, 9):
+        for silo_id in ("a", "b"):
+            table = Table("confusion", np.array([[index + 1.0, 1], [0, 2]]))
+            rows = [table_row(index, silo_id, "confusion", table)] if index != 4 else []
+            store.add_evaluation("1-r", index, silo_id, {"loss": (index + 1.0, 2)}, tables=rows)
+        if index < 4:
+            store.judge("1-r", Judgement(index, "loss", 1.0, 2, {"accuracy": 0.25}), {}, [])
+    asked, real = [], store.evaluations_of
+
+    def evaluations_of(run_id: str, first: int = 0, last: int | None = None) -> Any:
+        found = real(run_id, first, last)
+        asked.append(len({row.model_index for row in found}))
+        return found
+
+    monkeypatch.setattr(store, "evaluations_of", evaluations_of)
+
+    def everything() -> list[Any]:
+        found = read_points(store, "1-r"), model_tests(store, "1-r", lambda name: "lower")
+        return [*found, read_points(store, "1-r", 4), read_points(store, "1-r", 10)]
+
+    whole, found = everything(), asked.copy()
+    assert [p.metrics.get("accuracy") for p in whole[0]] == [0.25, 0.25, None, 12 / 13]
+    assert found == [4, 4, 2, 0]
+    monkeypatch.setattr(numbers, "PIECE", size)
+    assert everything() == whole
+    assert max(asked[4:]) == min(size, 4)
     store.close()
