@@ -357,6 +357,21 @@ def test_a_run_that_silos_do_not_enrol_in(tmp_path: Path) -> None:
     play(go())
 
 
+def test_who_is_not_ready_is_not_to_be_started(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with life(tmp_path) as lab:
+            for silo_id in (A, B, C):
+                await lab.enroll(silo_id)
+            assert await stalled(lab) is None
+            lab.pass_time(ENROL_S + 1)
+            assert (await stalled(lab) or "").endswith("Start their domo-client")
+            not_ready(lab, (await lab.join(D)).silo_id, "its disk is away")
+            await lab.until(lambda: "its disk is away" in lab.run.detail)
+            assert (await stalled(lab) or "").endswith(", and none has come for 60 s")
+
+    play(go())
+
+
 def test_after_a_restart_silos_have_time_to_come_back(tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(tmp_path) as lab:

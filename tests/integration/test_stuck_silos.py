@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from domo.commands import main, simulate
+from domo.errors import ConfigError
 from domo.stages import watch
+from domo_client import testing
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.silos import agents, options
 from tests.support.tasks import stuck
@@ -66,7 +70,7 @@ def test_each_stage_is_named_at_both_ends_once_and_moves_on(tmp_path: Path) -> N
     run = own_run(tmp_path, module, task=TASK, num_rounds=1, local_steps=2)
     stuck.SCRIPT.extend(name for name, _ in STAGES)
     with (
-        coordinator(tmp_path, run) as server,
+        coordinator(tmp_path, run, report_interval_s=0.1) as server,
         agents(
             server.address,
             ["site-a"],
@@ -86,3 +90,36 @@ def test_each_stage_is_named_at_both_ends_once_and_moves_on(tmp_path: Path) -> N
     assert {e["kind"] for e in events} == {"run-stalled"}
     assert len(events) <= 3, "before the run, in its test, and in its round"
     assert len(said) == 2 * len(STAGES)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a simulation and `try_task` say; whatever is held then goes on."""
+    told: list[str] = []
+
+    def complain(text: str, *_style: str) -> None:
+        told.append(text)
+        stuck.go_on(everywhere=True)
+
+    monkeypatch.setattr(simulate, "complain", complain)
+    monkeypatch.setattr(testing, "complain", complain)
+    return told
+
+
+def test_a_simulation_says_where_it_does_not_move_on(tmp_path: Path, said: list[str]) -> None:
+    stuck.SCRIPT.append("loss")
+    flags = ["--silos", "2", "--rounds", "1", "--local-steps", "1", "--data", str(tmp_path)]
+    words = ["simulate", "--task", TASK, *flags, "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(main.app, words)
+    assert result.exit_code == 0, result.output
+    assert re.match(
+        r"has not moved on for \d s: .*: in StuckTask.loss > stop_at, stuck.py", said[0]
+    )
+
+
+def test_trying_a_task_says_so_too(tmp_path: Path, said: list[str]) -> None:
+    stuck.SCRIPT.append("train_data")
+    with pytest.raises(ConfigError, match="address"):  # afterwards
+        testing.try_task(stuck.StuckTask(), tmp_path, "no-port")
+    assert said[0].startswith("has not moved on for ")
+    assert "in StuckTask.train_data > stop_at" in said[0]

@@ -25,6 +25,9 @@ MAX_REASON = 300
 NO_OUTPUT = re.compile(r"Target -?\d+ is out of bounds\.")
 """What torch's losses say of a label."""
 
+NO_KEYBOARD = "EOF when reading a line"
+"""What `input()` raises where nobody can answer."""
+
 OF_TORCH = re.compile(r"'?Caught (\w+) in DataLoader worker process \d+\.")
 """How the text begins of what torch's own loader has raised in a process."""
 
@@ -116,6 +119,8 @@ def may_pass(error: BaseException) -> bool:
     while chain is not None:
         if isinstance(chain, LoadError):
             return chain.passes
+        if isinstance(chain, EOFError) and words_of(chain) == NO_KEYBOARD:
+            return False
         if isinstance(chain, PASSING) or (isinstance(chain, DomoError) and chain.retryable):
             return True
         if isinstance(chain, RuntimeError) and SHORT.search(words_of(chain)):
@@ -173,6 +178,8 @@ def text_of(error: BaseException) -> str:
         return f"{own[1]} in a loader process"
     if isinstance(error, IndexError) and NO_OUTPUT.fullmatch(text):
         text += " Labels are numbered from 0, and the model has no output for this one"
+    if isinstance(error, EOFError) and text == NO_KEYBOARD:
+        text += " (the task asks at the keyboard, and there is none)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -114,8 +114,10 @@ class Stall:
             return None  # they load, and move
         missing = [s for s in missing if s not in prepare]
         if coming > ENROL_S:
-            told = f"{run.detail}, and none has come for {ENROL_S:.0f} s. Start their domo-client"
             notes = {s: run.participants.why_not(s) for s in missing}
+            told = f"{run.detail}, and none has come for {ENROL_S:.0f} s"
+            if not missing or None in notes.values():
+                told += ". Start their domo-client"
             late = Held("has not come", COME)
             return Why(told, {s: Held(note, AGAIN) if note else late for s, note in notes.items()})
         return None
