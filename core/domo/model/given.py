@@ -5,6 +5,7 @@ What is understood: names behind a wrapper's or a trainer's prefix (`_orig_mod.`
 named; nothing is left at random.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import torch
@@ -26,6 +27,9 @@ def load_given(module: nn.Module, weights: Mapping[str, Tensor]) -> str:
     Returns:
         What is missing, unexpected or of another kind, by name; empty: they fit.
     """
+    times = Counter(map(unwrapped, weights))
+    if twice := [name for name, n in times.items() if n > 1]:
+        return "; ".join(_listed("with and without a wrapper's name: ", twice))
     module = plain(module)
     held = module.state_dict(keep_vars=True)
     short = plain_names(module)
@@ -55,8 +59,8 @@ def load_given(module: nn.Module, weights: Mapping[str, Tensor]) -> str:
     if not kinds and not apart:
         try:
             missing, unexpected = module.load_state_dict(state, strict=False)
-        except RuntimeError as error:
-            kinds = [" ".join(str(error).split())]  # torch's has many lines
+        except Exception as error:  # torch's of many lines, or of the module's own code
+            kinds = [" ".join(f"{type(error).__name__}: {error}".split())]
     told = [*_listed("missing: ", [short.get(n, n) for n in missing])]
     told += [*_listed("not the model's: ", list(unexpected)), *_listed("", kinds + apart)]
     return "; ".join(told)
@@ -122,4 +126,5 @@ def _goes_into(value: Tensor, own: Tensor) -> bool:
 
 
 def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    dtype, layout = (str(x).removeprefix("torch.") for x in (tensor.dtype, tensor.layout))
+    return f"{dtype}{list(tensor.shape)}{'' if layout == 'strided' else f' {layout}'}"

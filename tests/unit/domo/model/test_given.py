@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -147,6 +148,11 @@ def test_lower_precision_goes_into_float32_and_numbers_of_another_kind_do_not() 
         ({"loss.weight": torch.ones(2)}, "not the model's: loss.weight"),
         ({"norm.weight": torch.ones(4)}, "norm.weight is float32[4], the model's float32[3]"),
         (
+            {"norm.weight": torch.ones(3).to_sparse()},
+            "norm.weight is float32[3] sparse_coo, the model's float32[3]",
+        ),
+        ({"_orig_mod.norm.bias": torch.ones(3)}, "with and without a wrapper's name: norm.bias"),
+        (
             {"head.weight": torch.ones(5, 3)},
             "embedding.weight and head.weight are one in the model, and differ in the file",
         ),
@@ -155,6 +161,18 @@ def test_lower_precision_goes_into_float32_and_numbers_of_another_kind_do_not() 
 def test_what_differs_is_named(change: dict[str, Tensor | None], text: str) -> None:
     given = {k: v for k, v in (weights() | change).items() if v is not None}
     assert load_given(Tied(), given) == text
+
+
+def test_what_the_module_s_own_code_raises_is_told() -> None:
+    class Odd(nn.Linear):
+        def get_extra_state(self) -> Any:
+            return {}
+
+        def set_extra_state(self, state: Any) -> None:
+            raise KeyError("scale")
+
+    given = {"weight": torch.ones(1, 1), "bias": torch.ones(1), "_extra_state": torch.ones(1)}
+    assert load_given(Odd(1, 1), given) == "KeyError: 'scale'"
 
 
 @pytest.mark.parametrize("wrap", [compiled, nn.DataParallel], ids=["compiled", "parallel"])
