@@ -26,8 +26,9 @@ def user_state(what: str, flag: str = "--state-dir") -> Path:
     try:
         return user_state_path("domo")
     except RuntimeError:
+        given = "no absolute path" if os.environ.get("HOME") else "not set"
         raise ConfigError(
-            f"there is no home folder here (HOME is not set, and user id {os.getuid()} has none), "
+            f"there is no home folder here (HOME is {given}, and user id {os.getuid()} has none), "
             f"so {what} has no place: give {flag}"
         ) from None
 

@@ -17,12 +17,17 @@ def no_temporary() -> str:
     raise FileNotFoundError(2, "No usable temporary directory found")
 
 
+@pytest.mark.parametrize(("given", "is_told"), [("", "not set"), ("relative", "no absolute path")])
 def test_without_a_home_state_has_no_place_and_public_data_one_that_can_be_named(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, given: str, is_told: str
 ) -> None:
+    monkeypatch.setenv("HOME", given)
     monkeypatch.setattr(home, "user_state_path", no_home)
     monkeypatch.setattr(home, "user_cache_path", no_home)
-    with pytest.raises(ConfigError, match=r"there is no home folder here .* give --state-dir$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"there is no home folder here \(HOME is {is_told}, .* give --state-dir$",
+    ):
         user_state("the silo's state")
     assert user_cache() == Path("/.cache/domo")
 
