@@ -25,7 +25,7 @@ from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
 from domo.ops.terminal import at_hangup, fill_closed, output_may_be_lost
-from domo.stages.stopping import send_again, stops
+from domo.stages.stopping import end_soon, send_again, stops
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
 from domo_client.operator_signals import listen
@@ -280,5 +280,8 @@ def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":
 def main() -> None:
     """Entry point."""
     fill_closed()
-    with friendly_errors():
-        app()
+    try:
+        with friendly_errors():
+            app()
+    finally:
+        end_soon(complain)

@@ -15,9 +15,12 @@ import sys, time
 from domo.stages.stopping import TWICE_S, stops
 
 with stops(lambda text: print("x" * 10**6), {limit}, {limit}):
-    print("goes on", flush=True)
+    said = False
     while True:
         try:
+            if not said:
+                said = True
+                print("goes on", flush=True)
             {step}
         except KeyboardInterrupt:
             time.sleep(2 * TWICE_S)
@@ -42,3 +45,37 @@ def test_a_process_that_goes_on_is_ended(limit_s: float, step: str, signals: int
             process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130  # with a full pipe, which nobody reads
     assert time.monotonic() - began < 20
+
+
+THREAD = """
+import threading, time
+from domo.stages.stopping import end_soon, stops
+
+threading.Thread(target=threading.Event().wait, name="of-a-task").start()
+try:
+    with stops(print):
+        print("goes on", flush=True)
+        time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+finally:
+    end_soon(print, 0.2)
+"""
+
+
+def test_a_thread_of_the_users_that_goes_on_keeps_no_process() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", THREAD],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"goes on\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(30) == 130
+        finally:
+            process.kill()
+        told = b"stopped\nended by force: the thread 'of-a-task' goes on\n"
+        assert process.stdout.read() == told

@@ -24,10 +24,13 @@ CLOSE_S = 30.0
 WORKERS_S = 1.0
 """After so long loader processes are ended: one that hangs is waited for."""
 GOODBYE_S = 2.5
+END_S = 10.0
+"""How long what is left may take then: threads of the user's, what libraries do at exit."""
 TWICE_S = 0.3
 """A signal so soon after the first is the same one."""
 ENDS = (signal.SIGINT, signal.SIGTERM)
 _sent_again: list[int] = []
+_heard_first: list[int] = []
 
 
 def send_again(number: int) -> None:
@@ -69,6 +72,20 @@ def stops(
         os.close(hears)
 
 
+def end_soon(tell: Callable[[str], None], limit_s: float = END_S) -> None:
+    """The end of a process whose command a signal has ended: it waits for no thread without end."""
+    if _heard_first:
+        threading.Thread(target=_end, args=(tell, limit_s), name="ending", daemon=True).start()
+
+
+def _end(tell: Callable[[str], None], limit_s: float) -> None:
+    time.sleep(limit_s)
+    own = (threading.main_thread(), threading.current_thread())
+    left = [t.name for t in threading.enumerate() if not t.daemon and t not in own]
+    what = f": the thread {left[0]!r} goes on" if left else ", in what is called at exit"
+    _force(tell, f"ended by force{what}", _heard_first[0])
+
+
 def _wait(
     hears: int, thread: int, goodbye: Callable[[str], None], limits: tuple[float, float]
 ) -> None:
@@ -77,6 +94,7 @@ def _wait(
     number = _heard(hears, None)
     if not number:
         return
+    _heard_first.append(number)
     began, ended_workers = time.monotonic(), False
     while (took := time.monotonic() - began) < close_s:
         if took >= own_s and now_of(thread) is not None:
@@ -107,7 +125,10 @@ def _heard(hears: int, limit_s: float | None) -> int | None:
 def _leave(thread: int, number: int, goodbye: Callable[[str], None]) -> None:
     now = now_of(thread)
     place = where(thread, "" if now is None else now.stage)
-    text = f"ended by force{f', in {place}' if place else ''}"
+    _force(goodbye, f"ended by force{f', in {place}' if place else ''}", number)
+
+
+def _force(goodbye: Callable[[str], None], text: str, number: int) -> None:
     said = threading.Thread(target=_quietly, args=(goodbye, text), daemon=True)
     said.start()
     said.join(GOODBYE_S)
