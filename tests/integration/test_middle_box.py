@@ -29,6 +29,7 @@ from tests.support.faults.middle import (
     no_trailers,
     reset,
     speaks_grpc,
+    tries_again_soon,
 )
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.silos import Agent, agents, options
@@ -141,7 +142,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     """All rows at once, each with a box of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "CALL_S", 2.0)
-        patch.setattr(line, "JITTER_S", 0.0)
+        tries_again_soon(patch)
         with (
             coordinator(tmp_path_factory.mktemp("middle"), long_poll_s=0.2) as server,
             ThreadPoolExecutor(len(ROWS)) as pool,
@@ -177,7 +178,7 @@ def in_a_run(folder: Path, between: Box) -> Iterator[Agent]:
 def test_an_agent_in_a_run_waits_until_the_box_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "JITTER_S", 0.0)
+    tries_again_soon(monkeypatch)
     with (
         coordinator(tmp_path, RUN) as server,
         box(server.address) as between,
@@ -192,8 +193,11 @@ def test_an_agent_in_a_run_waits_until_the_box_is_gone(
         assert server.ended()["state"] == "FINISHED"
 
 
-def test_another_coordinator_answers_for_a_while(tmp_path: Path) -> None:
+def test_another_coordinator_answers_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The silo joins it, finds no run there, and is in its own run again afterwards."""
+    tries_again_soon(monkeypatch)
     other_folder = tmp_path / "other"
     other_folder.mkdir()
     with (
@@ -213,6 +217,7 @@ def test_a_silo_that_starts_during_the_outage_tries_on_where_it_has_joined_befor
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joining, "FIRST_CONNECT_S", 0.0)
+    tries_again_soon(monkeypatch)
     with coordinator(tmp_path) as server, box(server.address) as between:
 
         def join(said: list[str], **more: float) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from domo_client.rpc import session as line
 from domo_client.rpc.control import Control
 from domo_client.rpc.session import Session
 from domo_proto.channel import TlsFiles
 from tests.support.certificates import Authority, Pair
-from tests.support.faults.middle import Answer, Box, box
+from tests.support.faults.middle import Answer, Box, box, tries_again_soon
 from tests.support.live.coordinator import Coordinator, coordinator
 
 ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
@@ -64,7 +63,7 @@ def _stand(between: Box, ends: Ends, name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_it_passes(ends: Ends, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "JITTER_S", 0.0)
+    tries_again_soon(monkeypatch)
     said: list[str] = []
     with box(ends.own.address) as between, ThreadPoolExecutor(1) as pool:
         tls = TlsFiles(ca=ends.ca)

@@ -14,11 +14,25 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import grpc
+import pytest
 
+from domo_client.rpc import session
+from domo_proto import channel
+
+QUICK = ("grpc.initial_reconnect_backoff_ms", "grpc.max_reconnect_backoff_ms")
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 PREFACE = 24
 """Bytes of what a client of HTTP/2 begins with."""
+
+
+def tries_again_soon(patch: pytest.MonkeyPatch) -> None:
+    """Channels that are made from now on dial again at once, and calls are made again likewise."""
+    patch.setattr(session, "JITTER_S", 0.0)
+    patch.setattr(session, "LONGEST_PAUSE_S", 0.5)
+    quick = [(option, 100) for option in QUICK]
+    others = [(k, v) for k, v in channel.CLIENT_OPTIONS if k not in QUICK]
+    patch.setattr(channel, "CLIENT_OPTIONS", [*others, *quick])
 
 
 class Answer(NamedTuple):
