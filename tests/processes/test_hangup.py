@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import domo
 from tests.support.live.coordinator import coordinator
 from tests.support.live.federation import BIN
 from tests.support.live.killable import free_port
@@ -22,12 +23,6 @@ listen = "{silos}"
 dashboard = "{page}"
 state_dir = "{folder}/state"
 report_interval_s = 0.2
-[[runs]]
-name = "r"
-task = "digits"
-num_rounds = 3
-num_silos = 2
-local_steps = 2
 """
 
 
@@ -67,28 +62,31 @@ def test_a_simulation_whose_terminal_is_closed_can_be_gone_on_with(tmp_path: Pat
 
 
 def test_services_go_on_at_hangup_and_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """What one end and a silo say is on a full disk; another silo was given no streams."""
+    """One of the two streams of each is on a full disk, the other was never given."""
     silos, page = (f"127.0.0.1:{free_port()}" for _ in range(2))
     (tmp_path / "f.toml").write_text(SERVER.format(silos=silos, page=page, folder=tmp_path))
 
-    def start(command: str, streams: str) -> subprocess.Popen[bytes]:
-        shell = ["sh", "-c", f"exec {BIN}/{command} {streams}"]
+    def start(command: str) -> subprocess.Popen[bytes]:
+        shell = ["sh", "-c", f"exec {BIN}/{command}"]
         return subprocess.Popen(shell, cwd=tmp_path, start_new_session=True)
 
-    def silo(name: str, streams: str) -> subprocess.Popen[bytes]:
-        flags = f"--server {silos} --name {name} --shard 0/4 --state-dir {name} --once"
-        return start(f"domo-client {flags}", streams)
-
-    full, none = "<&- >/dev/full 2>&1", "<&- >&- 2>&-"
-    running = [start("domo-server --config f.toml --exit-when-done", full), silo("site-a", none)]
+    flags = f"--server {silos} --name site-a --shard 0/4 --state-dir site-a --once"
+    server = start("domo-server --config f.toml <&- >/dev/full 2>&-")
+    silo = start(f"domo-client {flags} <&- >&- 2>/dev/full")
     try:
-        until(f"http://{page}/api/v1/silos", lambda all_: any(s["run_id"] for s in all_))
-        for process in running:
+        until(f"http://{page}/api/v1/silos", lambda all_: any(s["phase"] == "idle" for s in all_))
+        for process in (server, silo):
             process.send_signal(signal.SIGHUP)
-        running.append(silo("site-b", full))
-        assert [process.wait(60) for process in running] == [0, 0, 0]
+        token = (tmp_path / "state" / "admin-token").read_text().strip()
+        with domo.Coordinator(f"http://{page}", token) as rest:
+            run = {"name": "r", "task": "digits", "num_rounds": 2, "num_silos": 1, "local_steps": 2}
+            ended = rest.wait(rest.submit(run).run_id, 60)
+        assert ended.state == "FINISHED"
+        assert silo.wait(60) == 0
+        server.terminate()
+        assert server.wait(60) == 0
     finally:
-        for process in running:
+        for process in (server, silo):
             process.kill()
             process.wait()
 

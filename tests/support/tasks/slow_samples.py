@@ -29,6 +29,10 @@ class Slow(Dataset[Tensor]):
         if i >= NUM_QUICK:
             (self.folder / f"busy-{self.how}").touch()
             if self.how == "computes":
+                while not (
+                    self.folder / "first-are-taken"
+                ).exists():  # from a thread of this process
+                    time.sleep(0.02)
                 pow(7, 10**8)  # no other thread of Python's runs meanwhile
             elif self.how == "sleeps":
                 time.sleep(600)
@@ -42,13 +46,18 @@ def main(folder: Path, ending: str) -> None:
         own = DataLoader(Slow(how, folder), num_workers=1)
         local_round().evaluate(lambda model, batch: {}, own)
 
+    def wait_for(num: int) -> None:
+        while len(list(folder.glob("busy-*"))) < num:
+            time.sleep(0.02)
+
     threading.Thread(target=load, args=("sleeps",), daemon=True).start()
+    wait_for(1)  # it forks: no other thread may hold a lock meanwhile
     loaders = [BatchLoader(Slow(how, folder), 1) for how in ("computes", "rests")]
     streams = [loader.load([[i] for i in range(NUM_QUICK + 1)]) for loader in loaders]
     for stream in streams:
         next(stream)
-    while len(list(folder.glob("busy-*"))) < 3:
-        time.sleep(0.02)
+    (folder / "first-are-taken").touch()
+    wait_for(3)
     (folder / "ready").touch()
     if ending == "crash":
         os._exit(3)
