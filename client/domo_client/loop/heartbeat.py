@@ -92,6 +92,7 @@ class Reporter(threading.Thread):
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()
         self._notes: deque[str] = deque()
+        self._beating = threading.RLock()
 
     def run(self) -> None:
         """Until `stop`."""
@@ -113,9 +114,15 @@ class Reporter(threading.Thread):
     def beat(self, failure: BaseException | str = "") -> bool:
         """Report now, from any thread; network faults are left to the next heartbeat.
 
+        One at a time: what is older does not arrive later.
+
         Returns:
             Whether it was heard.
         """
+        with self._beating:
+            return self._beat(failure)
+
+    def _beat(self, failure: BaseException | str) -> bool:
         p = self.progress
         text, code = failure, ""
         if isinstance(failure, BaseException):
