@@ -84,7 +84,7 @@ class Registry:
 
         Raises:
             SiloConflictError: The name is taken, or another process has this identity.
-            CoordinatorUnavailableError: Too many names are new.
+            CoordinatorUnavailableError: Too many names are new, or too many ask for this one.
         """
         silo_id = session_values["silo_id"]
         claim, session = Claim(silo_id, session_values["instance_id"], process), None

@@ -11,13 +11,15 @@ process that was killed leaves a stream that has broken: nobody waits for it.
 import asyncio
 from typing import NamedTuple
 
-from domo.errors import SiloConflictError
+from domo.errors import CoordinatorUnavailableError, SiloConflictError
 from domo_server.silos.session import Process, Session
 from domo_server.silos.sessions import Sessions, quiet_s
 
 ALIVE_BEATS = 2
 """Heartbeats that come after the newcomer, of a process that lives."""
 LOOK_S = 0.1
+MOST_CLAIMS = 4
+"""Processes that wait for one name at a time."""
 
 
 class Claim(NamedTuple):
@@ -35,7 +37,11 @@ class Claim(NamedTuple):
 
 
 async def holder(sessions: Sessions, claim: Claim) -> Session | None:
-    """The session of another process that lives and has this identity; None: it is free."""
+    """The session of another process that lives and has this identity; None: it is free.
+
+    Raises:
+        CoordinatorUnavailableError: Many wait for it already.
+    """
     last, heard = None, 0
     while True:
         old = sessions.of(claim.silo_id)
@@ -49,8 +55,13 @@ async def holder(sessions: Sessions, claim: Claim) -> Session | None:
             return old
         if sessions.now() - old.heard_at >= quiet_s(old.interval_s):
             return None
-        old.awaited = True
-        await asyncio.sleep(LOOK_S)
+        if old.claims >= MOST_CLAIMS:
+            raise CoordinatorUnavailableError(f"many ask for the name {claim.silo_id}; ask again")
+        old.awaited, old.claims = True, old.claims + 1
+        try:
+            await asyncio.sleep(LOOK_S)
+        finally:
+            old.claims -= 1
 
 
 def _has(sessions: Sessions, session: Session) -> bool:

@@ -94,6 +94,8 @@ class Session:
     """How many were answered."""
     awaited: bool = False
     """Whether its next heartbeats are wanted soon: another process wants its name."""
+    claims: int = 0
+    """Processes that wait for its name."""
     heard_at: float = 0.0
     """When it last made a call; `last_seen` is later where bytes are on their way to it."""
     replaced: tuple[str, float] = ("", 0.0)

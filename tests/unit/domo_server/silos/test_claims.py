@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from domo.errors import CoordinatorUnavailableError
 from domo_server.silos import claims
 from domo_server.silos.claims import Claim, holder
 from domo_server.silos.session import Process, Session
@@ -167,3 +168,21 @@ def test_one_that_has_no_stream_yet_is_there_too(sessions: Sessions, clock: Tick
     assert asked(sessions) is first
     sessions.broke(first)
     assert asked(sessions) is None
+
+
+def test_few_wait_for_one_name(sessions: Sessions, clock: Ticking) -> None:
+    """Each looks ten times a second: a silo that asks a thousand times at once costs no more."""
+    first = join(sessions)
+    first.attending = 1
+
+    async def many() -> list[object]:
+        claim = Claim("site-a", "i", Process())
+        return await asyncio.gather(
+            *(holder(sessions, claim) for _ in range(50)), return_exceptions=True
+        )
+
+    found = asyncio.run(many())
+    assert found.count(None) == claims.MOST_CLAIMS  # it says nothing any more
+    refused = [one for one in found if one is not None]
+    assert all(isinstance(one, CoordinatorUnavailableError) for one in refused)
+    assert first.claims == 0
