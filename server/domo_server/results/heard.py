@@ -1,12 +1,12 @@
 """What silos measure: whether it can be added up, what is said of it once, where it is kept."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from domo.errors import ProtocolError
 from domo.metrics.names import MOST_METRICS
 from domo.metrics.numbers import notes_on
 from domo.metrics.table import Measured, Sum, Table, why_apart
-from domo_server.store.measured import EvaluationRow, TableRow, table_row
+from domo_server.store.measured import TableRow, table_row
 from domo_server.store.store import Store
 
 MOST_NAMES = 4 * MOST_METRICS
@@ -29,10 +29,10 @@ class Heard:
         """By silo and metric: a table like the silo's that counts nothing; None: it gives a sum."""
         self._names: set[str] = set()
 
-    def recall(self, sums: Sequence[EvaluationRow], tables: Sequence[TableRow]) -> None:
-        """Know what silos measured before a restart."""
-        for row in sums:
-            self._of.setdefault(row.silo_id, {})[row.metric] = None
+    def recall(self, sums: Iterable[tuple[str, str]], tables: Iterable[TableRow]) -> None:
+        """Know what silos measured before a restart: silo and metric of sums, tables."""
+        for silo_id, metric in sums:
+            self._of.setdefault(silo_id, {})[metric] = None
         for table in tables:
             self._of.setdefault(table.silo_id, {})[table.metric] = table.emptied()
         self._names |= {name for mine in self._of.values() for name in mine}

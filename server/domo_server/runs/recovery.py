@@ -52,11 +52,11 @@ async def load(run: Run, durably: Durable, row: RunRow) -> bool:
         run.hold_up(QUEUE, None)  # what an earlier try said
         run.waits_for("")
         resumed = await _restore(run, durably, row)
-        sums = await asyncio.to_thread(run.store.evaluations_of, run.run_id)
+        sums = await asyncio.to_thread(run.store.summed_by, run.run_id)
         tables = await asyncio.to_thread(run.store.tables_of, run.run_id)
-        run.receiver.heard.recall(sums, tables)
-        seen = {(row.model_index, row.silo_id) for row in sums}
-        for index, silo_id in seen | {(row.model_index, row.silo_id) for row in tables}:
+        run.receiver.heard.recall(sums, {(t.silo_id, t.metric): t for t in tables}.values())
+        tested = await asyncio.to_thread(run.store.tested_by, run.run_id)
+        for index, silo_id in tested:
             run.receiver.reported.setdefault(index, set()).add(silo_id)
     except StateError as error:
         if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):

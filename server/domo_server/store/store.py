@@ -347,6 +347,22 @@ class Store:
         indices = sorted(set(found))
         return indices[num_models - 1] if len(indices) > num_models else None
 
+    def tested_by(self, run_id: str) -> set[tuple[int, str]]:
+        """Model and silo of all tests of a run."""
+        found: set[tuple[int, str]] = set()
+        for t in (evaluations.c, evaluation_tables.c):
+            pairs = select(t.model_index, t.silo_id).distinct().where(t.run_id == run_id)
+            with self._transaction() as c:
+                found |= {(index, silo_id) for index, silo_id in c.execute(pairs)}
+        return found
+
+    def summed_by(self, run_id: str) -> set[tuple[str, str]]:
+        """Silo and metric of all sums of a run."""
+        e = evaluations.c
+        with self._transaction() as c:
+            found = c.execute(select(e.silo_id, e.metric).distinct().where(e.run_id == run_id))
+            return {(silo_id, metric) for silo_id, metric in found}
+
     def evaluations_of(
         self, run_id: str, first: int = 0, last: int | None = None
     ) -> list[EvaluationRow]:

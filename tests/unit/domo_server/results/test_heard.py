@@ -9,7 +9,7 @@ from domo.errors import ProtocolError
 from domo.metrics import Sum, Table
 from domo_server.results.heard import MOST_NAMES, Heard
 from domo_server.results.numbers import metric_points
-from domo_server.store.measured import EvaluationRow, table_row
+from domo_server.store.measured import table_row
 
 
 def confusion(*classes: str) -> Table:
@@ -42,8 +42,7 @@ def test_a_silo_that_is_left_out_is_no_measure_of_tables() -> None:
 
 def test_it_is_the_same_after_a_restart() -> None:
     heard = Heard({})
-    rows = [EvaluationRow(0, "a", "loss", 1.0, 2.0)], [table_row(0, "a", "m", DOGS["m"])]
-    heard.recall(*rows)
+    heard.recall([("a", "loss")], [table_row(0, "a", "m", DOGS["m"])])
     with pytest.raises(ProtocolError, match="it is a sum at other silos, and a table here"):
         heard.check("b", {"loss": DOGS["m"]})
     with pytest.raises(ProtocolError, match="cannot be added"):

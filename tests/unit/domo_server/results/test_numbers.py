@@ -89,6 +89,8 @@ def test_a_long_run_is_read_in_pieces_to_the_same_numbers(
     whole, found = everything(), asked.copy()
     assert [p.metrics.get("accuracy") for p in whole[0]] == [0.25, 0.25, None, 12 / 13]
     assert found == [4, 4, 2, 0]
+    assert store.tested_by("1-r") == {(i, s) for i in (0, 3, 4, 9) for s in ("a", "b")}
+    assert store.summed_by("1-r") == {("a", "loss"), ("b", "loss")}
     monkeypatch.setattr(numbers, "PIECE", size)
     assert everything() == whole
     assert max(asked[4:]) == min(size, 4)
