@@ -24,11 +24,11 @@ from domo.ops.command_app import Version, make_app
 from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
-from domo.ops.terminal import at_hangup, fill_closed, output_may_be_lost
+from domo.ops.terminal import at_hangup, fill_closed, has_terminal, output_may_be_lost
 from domo.stages.stopping import end_soon, send_again, stops
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
-from domo_client.operator_signals import listen
+from domo_client.operator_signals import hang_up, listen
 
 if TYPE_CHECKING:
     import torch
@@ -123,10 +123,10 @@ def main_command(
         for silo in at_hand:
             silo.connection.session.close("stopped by its operator")
 
-    at_hangup(_hang_up, serves=True)
+    at_hangup(hang_up, serves=True)
     with output_may_be_lost():
         try:
-            with stops(goodbye), ExitStack() as ending:
+            with stops(goodbye, hangs_up=has_terminal()), ExitStack() as ending:
                 metrics = None
                 if flags.metrics is not None:
                     metrics = ending.enter_context(SiloMetrics(flags.metrics, flags.tls))
@@ -162,10 +162,6 @@ def main_command(
     if outcome is None:
         raise typer.Exit(MISUSE)  # declined: what this silo was given does not fit the run
     raise typer.Exit(OF_STATES.get(outcome.state, FAULT))
-
-
-def _hang_up() -> None:
-    raise KeyboardInterrupt("its terminal was closed")
 
 
 def heed_sigterm() -> None:

@@ -10,6 +10,7 @@ from typing import NoReturn
 from domo.errors import TaskError
 
 OWN = (signal.SIGINT, signal.SIGTERM)
+KEPT = (*OWN, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Stopped(KeyboardInterrupt):
@@ -20,6 +21,11 @@ def listen() -> None:
     """From now on both signals raise `Stopped` in the main thread."""
     for s in OWN:
         signal.signal(s, _stop)
+
+
+def hang_up() -> NoReturn:
+    """Its terminal was closed, which stops this silo too."""
+    raise Stopped("its terminal was closed")
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -35,7 +41,7 @@ def users_code() -> Iterator[None]:
     Raises:
         TaskError: The task has raised KeyboardInterrupt, or another that is no error.
     """
-    before = {s: signal.getsignal(s) for s in OWN}
+    before, told = {s: signal.getsignal(s) for s in KEPT}, _told_too()
     try:
         yield
     except Stopped:
@@ -51,3 +57,15 @@ def users_code() -> Iterator[None]:
             for s, handler in before.items():
                 if handler is not None and signal.getsignal(s) is not handler:
                     signal.signal(s, handler)
+            if told != _told_too():  # asyncio's handlers take it away
+                signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+
+def _told_too() -> int:
+    """Where `domo.stages.stopping` hears of signals; -1: nowhere."""
+    if threading.current_thread() is not threading.main_thread():
+        return -1
+    told = signal.set_wakeup_fd(-1)
+    if told != -1:
+        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    return told

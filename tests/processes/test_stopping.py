@@ -11,39 +11,44 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
-import sys, time
+import os, signal, sys, time
 from domo.stages.stopping import TWICE_S, stops
 
-with stops(lambda text: print("x" * 10**6), {limit}, {limit}):
-    said = False
+def stubborn(*_):
+    time.sleep(2 * TWICE_S)
+    os.write(1, b"heard\\n")
+
+signal.signal(signal.SIGINT, stubborn)
+signal.signal(signal.SIGHUP, stubborn)
+with stops(lambda text: print("x" * 10**6), {limit}, {limit}, hangs_up=True):
+    os.write(1, b"goes on\\n")
     while True:
-        try:
-            if not said:
-                said = True
-                print("goes on", flush=True)
-            {step}
-        except KeyboardInterrupt:
-            time.sleep(2 * TWICE_S)
-            print("heard", flush=True)
+        {step}
 """
 
 
 @pytest.mark.parametrize(
-    ("limit_s", "step", "signals"), [(60.0, "time.sleep(60)", 2), (0.2, "print('x' * 10**6)", 1)]
+    ("limit_s", "step", "signals"),
+    [
+        (60.0, "time.sleep(60)", [signal.SIGINT, signal.SIGINT]),
+        (0.2, "print('x' * 10**6)", [signal.SIGINT]),
+        (0.2, "time.sleep(60)", [signal.SIGHUP]),
+    ],
 )
-def test_a_process_that_goes_on_is_ended(limit_s: float, step: str, signals: int) -> None:
+def test_a_process_that_goes_on_is_ended(
+    limit_s: float, step: str, signals: list[signal.Signals]
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(limit=limit_s, step=step)],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None
-        for _ in range(signals):
+        for number in signals:
             assert process.stdout.readline() in (b"goes on\n", b"heard\n")
             began = time.monotonic()
-            process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130  # with a full pipe, which nobody reads
+            process.send_signal(number)
+        assert process.wait(30) == 128 + signals[-1]  # with a full pipe, which nobody reads
     assert time.monotonic() - began < 20
 
 

@@ -113,7 +113,7 @@ def run_and_keep(
             bar.update(rounds, completed=record.model_index, refresh=True)
 
         try:
-            with stops(complain), watched(complain):
+            with stops(complain, hangs_up=True), watched(complain):
                 result = simulate(
                     config,
                     task,

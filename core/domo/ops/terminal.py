@@ -66,7 +66,7 @@ def at_hangup(end: Callable[[], object], *, serves: bool = False) -> Callable[[]
     if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return lambda: None
     shown = [number for number in STREAMS if os.isatty(number)]
-    stays = serves and not _has_terminal()
+    stays = serves and not has_terminal()
 
     def hung_up() -> None:
         if stays:
@@ -83,7 +83,7 @@ def at_hangup(end: Callable[[], object], *, serves: bool = False) -> Callable[[]
     return hung_up
 
 
-def _has_terminal() -> bool:
+def has_terminal() -> bool:
     """Whether it has one that could be closed."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))

@@ -9,8 +9,9 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from domo.stages import processes, workers
 from domo.stages.limited import leave
@@ -28,7 +29,7 @@ END_S = 10.0
 """How long what is left may take then: threads of the user's, what libraries do at exit."""
 TWICE_S = 0.3
 """A signal so soon after the first is the same one."""
-ENDS = (signal.SIGINT, signal.SIGTERM)
+ENDS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 _sent_again: list[int] = []
 _heard_first: list[int] = []
 
@@ -41,7 +42,10 @@ def send_again(number: int) -> None:
 
 @contextmanager
 def stops(
-    goodbye: Callable[[str], None], own_s: float = OWN_S, close_s: float = CLOSE_S
+    goodbye: Callable[[str], None],
+    own_s: float = OWN_S,
+    close_s: float = CLOSE_S,
+    hangs_up: bool = False,
 ) -> Iterator[None]:
     """Around all that a command does; a second signal ends it at once, with 128 and its number.
 
@@ -50,6 +54,7 @@ def stops(
             force.
         own_s: How long what is the user's may go on after a signal.
         close_s: How long everything else may.
+        hangs_up: Whether it ends when its terminal is closed, too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -58,9 +63,9 @@ def stops(
     os.set_blocking(tells, False)
     before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
     thread = threading.get_ident()
-    limits = (own_s, close_s)
+    heard = partial(_heard, hears, ENDS if hangs_up else ENDS[:2])
     waiter = threading.Thread(
-        target=_wait, args=(hears, thread, goodbye, limits), name="stopping", daemon=True
+        target=_wait, args=(heard, thread, goodbye, own_s, close_s), name="stopping", daemon=True
     )
     waiter.start()
     try:
@@ -87,11 +92,14 @@ def _end(tell: Callable[[str], None], limit_s: float) -> None:
 
 
 def _wait(
-    hears: int, thread: int, goodbye: Callable[[str], None], limits: tuple[float, float]
+    heard: Callable[[float | None], int | None],
+    thread: int,
+    goodbye: Callable[[str], None],
+    own_s: float,
+    close_s: float,
 ) -> None:
     """Until the block is left, or has to be."""
-    own_s, close_s = limits
-    number = _heard(hears, None)
+    number = heard(None)
     if not number:
         return
     _heard_first.append(number)
@@ -102,7 +110,7 @@ def _wait(
         if took >= WORKERS_S and not ended_workers:
             ended_workers = True
             processes.kill(workers.pids())
-        again = _heard(hears, 0.2)
+        again = heard(0.2)
         if again == 0:
             processes.kill(workers.pids())  # what is left would wait for them
             return
@@ -113,11 +121,11 @@ def _wait(
     _leave(thread, number, goodbye)
 
 
-def _heard(hears: int, limit_s: float | None) -> int | None:
+def _heard(hears: int, ends: Collection[int], limit_s: float | None) -> int | None:
     """The number of a signal that ends; 0: the block was left; None: nothing for so long."""
     while select.select([hears], [], [], limit_s)[0]:
         told = os.read(hears, 1)
-        if not told or told[0] in ENDS:
+        if not told or told[0] in ends:
             return told[0] if told else 0
     return None
 

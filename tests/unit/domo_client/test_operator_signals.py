@@ -1,3 +1,4 @@
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -5,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from domo.errors import TaskError
-from domo_client.operator_signals import OWN, Stopped, listen, users_code
+from domo_client.operator_signals import OWN, Stopped, hang_up, listen, users_code
 
 
 @pytest.fixture
@@ -46,3 +47,29 @@ def test_handlers_that_a_task_sets_are_gone_afterwards() -> None:
     for s in OWN:
         with pytest.raises(Stopped):
             os.kill(os.getpid(), s)
+
+
+@pytest.mark.usefixtures("_listening")
+def test_a_terminal_that_is_closed_is_no_fault_of_the_task() -> None:
+    with pytest.raises(Stopped, match="its terminal was closed"), users_code():
+        hang_up()
+
+
+@pytest.mark.usefixtures("_listening")
+def test_who_else_hears_of_signals_does_so_after_a_task_with_a_loop_of_its_own() -> None:
+    async def own() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, print)
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+    hears, tells = os.pipe()
+    os.set_blocking(tells, False)
+    before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    try:
+        with users_code():
+            asyncio.run(own())
+        assert signal.set_wakeup_fd(-1) == tells
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(hears)
+        os.close(tells)

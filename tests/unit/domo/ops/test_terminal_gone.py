@@ -28,7 +28,7 @@ def as_it_was() -> Iterator[None]:
 def test_a_service_without_a_terminal_goes_on(
     monkeypatch: pytest.MonkeyPatch, serves: bool, has_terminal: bool, ends: bool
 ) -> None:
-    monkeypatch.setattr(terminal, "_has_terminal", lambda: has_terminal)
+    monkeypatch.setattr(terminal, "has_terminal", lambda: has_terminal)
     ended: list[str] = []
     at_hangup(lambda: ended.append("ended"), serves=serves)
     os.kill(os.getpid(), signal.SIGHUP)
