@@ -27,7 +27,7 @@ from domo.stages.watch import watched
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, torch_as_it_was
 from domo.training.initial import build_model
-from domo.training.ready import Look, load_tests, load_train, look
+from domo.training.ready import Look, load_tests, load_train, look, look_of
 from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
 from domo_client.loop.connect import connect
@@ -97,6 +97,7 @@ def try_task(
     with TemporaryDirectory() as state, connect(address, silo, state_dir=Path(state)) as joined:
         offer = joined.next_run()
         model = build_model(task, offer.config.seed)
+        notes += look(task, FlatModel(model), train, tests, look_of(offer.config, silo, len(train)))
         sizes = {"samples": len(train), "eval_samples": len(tests) if tests else 0}
         meaning = of_task(task, Path(data), shard, train.dataset, train.items)
         for rnd in joined.rounds(model, offer=offer, meaning=meaning, **sizes):
@@ -131,7 +132,7 @@ def _look(
     tests = load_tests(task, root, shard)
     tests = None if tests is None else _seen("eval_data", tests)
     _see_augmented(task, train)
-    notes = look(task, flat, train, tests, Look(LOOK, -(-len(train) // LOOK)))
+    notes = look(task, flat, train, tests, Look(LOOK))
     if tests is None:
         notes = (*notes, "there is no test data: the run has no accuracy from this silo")
     return train, tests, notes

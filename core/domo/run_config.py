@@ -111,6 +111,9 @@ class RunConfig(BaseModel):
     """Explicit P for each round, or P for each silo in each round."""
     batch_size: int = Field(32, ge=1)
     """b, samples in a local step."""
+    drop_last: bool = False
+    """Leave out the last batch of each pass where it has fewer than batch_size samples. A silo with
+    fewer than batch_size in all has one batch of them."""
 
     server_momentum: float = Field(0.9, ge=0, lt=1)
     """mu_s, momentum of the server, in [0, 1)."""
@@ -390,8 +393,17 @@ class RunConfig(BaseModel):
             return entry[silo_id]
         if self.local_steps is not None:
             return self.local_steps
-        batches = math.ceil(num_samples / self.batch_size)
+        batches = batches_of_pass(num_samples, self.batch_size, self.drop_last)
         return max(1, math.ceil(round((self.local_epochs or 1.0) * batches, 9)))
+
+    def most_steps(self, silo_id: str, num_samples: int) -> int:
+        """The largest P of a silo in any round that may have it; 0: there is none."""
+        if self.local_steps_list is None:
+            return self.steps_at(0, silo_id, num_samples)
+        listed = self.participants
+        mine = [r for r in range(self.num_rounds) if listed is None or silo_id in listed[r]]
+        entries = [self.local_steps_list[r] for r in mine]
+        return max((e if isinstance(e, int) else e.get(silo_id, 0) for e in entries), default=0)
 
     def participants_at(self, round_index: int, roster: Sequence[str]) -> list[str]:
         """The silos of a round, in roster order: listed, sampled by (seed, r), or all.
@@ -455,6 +467,13 @@ class RunConfig(BaseModel):
         if not self.evaluate_every:
             return False
         return model_index % self.evaluate_every == 0 or model_index == self.num_rounds
+
+
+def batches_of_pass(num_samples: int, batch_size: int, drop_last: bool = False) -> int:
+    """Batches of one pass over a silo's data, as `domo.training.batches.random_plan` gives them."""
+    if drop_last and num_samples >= batch_size:
+        return num_samples // batch_size
+    return math.ceil(num_samples / batch_size)
 
 
 def sort_roster(silo_ids: Sequence[str]) -> list[str]:

@@ -226,6 +226,7 @@ def _visit_silos(
             num_steps=steps.get(silo.silo_id, 0),
             local_lr=h,
             batch_size=config.batch_size,
+            drop_last=config.drop_last,
             run_seed=config.seed,
             kernel=config.kernel,
             inference_scale=scale,

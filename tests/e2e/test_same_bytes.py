@@ -111,7 +111,9 @@ seed = 3
         folder.mkdir()
         (folder / "samples.txt").write_text(str(13 + 5 * i))
     with federation(tmp_path) as fed:
-        fed.start_server(f'[[runs]]\nname = "unequal"\n{settings}', "--exit-when-done")
+        whole = f'[[runs]]\nname = "whole"\ndrop_last = true\n{settings}'
+        both = f'[[runs]]\nname = "unequal"\n{settings}{whole}'
+        fed.start_server(both, "--exit-when-done")
         for i, (name, folder) in zip(UNEQUAL, folders.items(), strict=True):
             fed.start_silo(
                 name,
@@ -119,7 +121,7 @@ seed = 3
                 *("--workers", "2" if i in (1, 10) else "0"),
             )
         fed.finish(200)
-        final = fed.final_state("1-unequal")
+        finals = fed.final_state("1-unequal"), fed.final_state("2-whole")
         roster = sorted(folders)
         assert roster[:3] == ["silo-0", "silo-1", "silo-10"]
         seen = {s for r in range(5) for s in config.participants_at(r, roster)}
@@ -129,4 +131,5 @@ seed = 3
         SimulatedSilo(name, BatchLoader(task.train_data(folder, None)))
         for name, folder in folders.items()
     ]
-    assert_same(final, config, silos, task)
+    for final, drop_last in zip(finals, (False, True), strict=True):
+        assert_same(final, config.model_copy(update={"drop_last": drop_last}), silos, task)

@@ -173,7 +173,7 @@ def test_what_fails_in_a_round_names_it(tmp_path: Path) -> None:
     calls = iter(range(10_000))
 
     def loss(self, model, batch):
-        if next(calls) == 1:
+        if next(calls) == 2:  # after a look by itself, and one as the run has it
             raise ValueError("the scanner is broken")
         return domo.cross_entropy_loss(model, batch)
 
@@ -183,6 +183,20 @@ def test_what_fails_in_a_round_names_it(tmp_path: Path) -> None:
         pytest.raises(domo.TaskError, match="round 1 fails: ValueError: the scanner is broken"),
     ):
         try_task(task, tmp_path, coordinator.address)
+
+
+def test_a_batch_of_one_by_the_run_s_own_size(tmp_path: Path) -> None:
+    def build(self) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+    task = changed(build_model=build)
+    for settings, text in (({}, "the last of 40 samples by 13"), ({"drop_last": True}, "")):
+        with testing.coordinator(task=task, batch_size=13, **settings) as coordinator:
+            if not text:
+                assert try_task(task, tmp_path, coordinator.address).num_samples == 40
+                return
+            with pytest.raises(domo.TaskError, match=text):
+                try_task(task, tmp_path, coordinator.address)
 
 
 def test_notes(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ class Rounds:
             num_steps=steps,
             local_lr=assignment.local_lr,
             batch_size=config.batch_size,
+            drop_last=config.drop_last,
             run_seed=config.seed,
             kernel=config.kernel,
             inference_scale=assignment.inference_scale,

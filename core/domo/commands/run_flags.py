@@ -27,6 +27,7 @@ FLAGS = {
             "local_epochs",
             "local_steps",
             "batch_size",
+            "drop_last",
             "server_momentum",
             "local_momentum",
             "fusion_coef",

@@ -26,6 +26,7 @@ SYMBOLS = {
     "local_steps": "P",
     "local_steps_list": "P_k",
     "batch_size": "b",
+    "drop_last": "",
     "server_momentum": "mu_s",
     "local_momentum": "mu_l",
     "fusion_coef": "beta",
@@ -138,6 +139,7 @@ def of_config(config: RunConfig) -> dict[str, Any]:
     if not config.lr_milestones:
         unused.add("lr_decay")
     values = config.model_dump(mode="json", include=set(SYMBOLS))
+    values["drop_last"] = config.drop_last or None
     if config.local_steps is None and config.local_steps_list is None:
         values["local_epochs"] = config.local_epochs or 1.0
     chosen = {k: v for k in SYMBOLS if k not in unused and (v := values[k]) not in (None, [])}

@@ -204,12 +204,24 @@ class BatchLoader:
 
 
 def random_plan(
-    num_samples: int, batch_size: int, run_seed: int, silo_id: str, round_index: int
+    num_samples: int,
+    batch_size: int,
+    run_seed: int,
+    silo_id: str,
+    round_index: int,
+    drop_last: bool = False,
 ) -> Iterator[list[int]]:
-    """Endless batches: a fresh permutation for each pass, a short last batch is kept."""
+    """Endless batches: a fresh permutation for each pass.
+
+    A short last batch is kept, or with `drop_last` left out: other samples in each pass. Where
+    there are fewer samples than make one batch, they are one.
+    """
+    used = num_samples
+    if drop_last and num_samples >= batch_size:
+        used -= num_samples % batch_size
     epoch = 0
     while True:
         source = generator_for(run_seed, silo_id, round_index, epoch, "order")
         order = torch.randperm(num_samples, generator=source).tolist()
-        yield from (order[i : i + batch_size] for i in range(0, num_samples, batch_size))
+        yield from (order[i : i + batch_size] for i in range(0, used, batch_size))
         epoch += 1

@@ -202,8 +202,9 @@ class LocalRound:
                 opt.begin()
         self._begun = True
         where = (n.run_seed, n.silo_id, n.round_index)
-        source = plan if plan is not None else random_plan(len(loader), n.batch_size, *where)
-        stream, index, last_step_at = loader.load(source), 0, 0
+        if plan is None:
+            plan = random_plan(len(loader), n.batch_size, *where, n.drop_last)
+        stream, index, last_step_at = loader.load(plan), 0, 0
         weights_at = num_changes(self.model)
         begin("step")
         while opt.num_done < n.num_steps:

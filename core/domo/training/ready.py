@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from domo.errors import TaskError
+from domo.errors import ConfigError, TaskError
 from domo.methods import Hyperparameters, make_kernel
 from domo.metrics.numbers import notes_on
 from domo.metrics.table import Table
@@ -24,12 +24,12 @@ from domo.run_config import RunConfig
 from domo.seeds import generator_for, seed_for
 from domo.stages.now import in_stage
 from domo.tasks.base import Shard, Task
-from domo.training.batches import BatchLoader, seed_torch, to_device
+from domo.training.batches import EVAL_BATCH, BatchLoader, seed_torch, to_device
 from domo.training.local_round import LocalRound
 from domo.training.own_order import look_at_plan
 from domo.training.reach import parameters_of
 from domo.training.round_data import RoundNumbers
-from domo.training.task_errors import by_name, kind_of, task_errors, text_of
+from domo.training.task_errors import MORE_THAN_ONE, by_name, kind_of, task_errors, text_of
 from domo.training.task_round import autocast
 
 TRAIN, TESTS = "train_data(root, shard)", "eval_data(root, shard)"
@@ -47,23 +47,32 @@ class Look:
 
     Attributes:
         batch_size: b.
-        num_steps: P.
+        num_steps: P of the first round.
         autocast: Lower precision inside the forward pass.
         evaluates: Whether models are tested at all.
+        most_steps: The largest P of all rounds, where it is another one.
+        drop_last: Whether a short last batch of a pass is left out.
     """
 
     batch_size: int
     num_steps: int = 1
     autocast: torch.dtype | None = None
     evaluates: bool = True
+    most_steps: int = 0
+    drop_last: bool = False
 
 
 def look_of(
     config: RunConfig, silo_id: str, num_samples: int, autocast: torch.dtype | None = None
 ) -> Look:
     """How a silo's part of a run is looked at."""
-    steps = config.steps_at(0, silo_id, num_samples) if num_samples else 1
-    return Look(config.batch_size, steps, autocast, bool(config.evaluate_every))
+    most = config.most_steps(silo_id, num_samples) if num_samples else 1
+    try:
+        steps = config.steps_at(0, silo_id, num_samples) if num_samples else 1
+    except ConfigError:  # a silo that the list has in later rounds only
+        steps = max(most, 1)
+    tests = bool(config.evaluate_every)
+    return Look(config.batch_size, steps, autocast, tests, most, config.drop_last)
 
 
 def loader(what: str, dataset: Any, num_workers: int = 0) -> BatchLoader:
@@ -165,6 +174,16 @@ def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -
 
     with task_errors(EVALUATE):
         rnd.evaluate(evaluate, [batch])
+    n = len(tests)
+    if n > EVAL_BATCH and n % EVAL_BATCH == 1:
+        try:
+            _round(flat, how).evaluate(evaluate, [_batch("eval_data", tests, [n - 1])])
+        except TaskError as error:
+            raise TaskError(
+                f"{str(error).removesuffix(f'. {MORE_THAN_ONE}')}, with a batch of one sample, "
+                f"which is the last of {n} test samples by {EVAL_BATCH}: leave one out, or mend "
+                "what needs two (GroupNorm of one channel a group does)"
+            ) from error
     return list(notes_on(rnd.evaluation, [float(num)]).values())
 
 
@@ -219,12 +238,11 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
                 f"the gradient of {name} is not finite on the first batch: look for a logarithm, a "
                 "root or a quotient at 0 in the loss"
             )
-    plan = getattr(task, "batch_plan", None)
-    if plan is None:
-        _look_at_a_lone_sample(task, rnd, train, how)
-    else:
+    plan, planned = getattr(task, "batch_plan", None), None
+    if plan is not None:
         with in_stage("plan"):
-            look_at_plan(plan, n, how.num_steps)
+            planned = look_at_plan(plan, n, how.num_steps)
+    _look_at_a_lone_sample(task, rnd, train, how, planned)
     notes = [f"no gradient reaches {name}" for name in idle]
     if strangers := parameters_of(loss) - {id(p) for p in flat.params}:
         notes.append(
@@ -269,23 +287,40 @@ def _loss(task: Task, rnd: LocalRound, train: BatchLoader, indices: Any, how: Lo
     return loss
 
 
-def _look_at_a_lone_sample(task: Task, rnd: LocalRound, train: BatchLoader, how: Look) -> None:
-    """A last batch of one sample: BatchNorm refuses it, and the round would fail for ever."""
-    n, batches = len(train), math.ceil(len(train) / how.batch_size)
-    if n % how.batch_size != 1 or how.num_steps < batches:
+def _look_at_a_lone_sample(
+    task: Task, rnd: LocalRound, train: BatchLoader, how: Look, planned: list[list[int]] | None
+) -> None:
+    """A batch of one sample after larger ones: BatchNorm refuses it, in each try of the round."""
+    n, b = len(train), how.batch_size
+    if planned is not None:
+        lone = next((batch for batch in planned if len(batch) == 1), None)
+        which, cure = "which batch_plan gives", "Let it give two or more, or take"
+    else:
+        comes = n % b == 1 and not how.drop_last
+        comes = comes and max(how.num_steps, how.most_steps) >= math.ceil(n / b)
+        lone = [n - 1] if comes else None
+        which = f"which is the last of {n} samples by {b}"
+        cure = (
+            "Set drop_last = true in the run, which leaves it out, or a batch_size that leaves no "
+            "single one, or take"
+        )
+    if lone is None:
         return
-    batch, augment = _batch("train_data", train, [n - 1]), getattr(task, "augment", None)
+    batch, augment = _batch("train_data", train, lone), getattr(task, "augment", None)
+    cause: Exception | None = None
     try:
         if augment is not None:
             batch = augment(batch, generator_for(0, "", 0, 1, "augment"))
         with torch.no_grad(), autocast(rnd.device, how.autocast):
-            task.loss(rnd.model, to_device(batch, rnd.device))
+            loss: Any = task.loss(rnd.model, to_device(batch, rnd.device))
+        why = "" if bool(torch.isfinite(loss).all()) else f"it is {float(loss)}"
     except Exception as error:
+        cause, why = error, text_of(error).removesuffix(f". {MORE_THAN_ONE}")
+    if why:
         raise TaskError(
-            f"{LOSS} fails with a batch of one sample, which is the last of {n} samples by "
-            f"{how.batch_size}: {text_of(error)}. Use a batch_size that leaves no single one, "
-            "GroupNorm in place of BatchNorm, or a batch_plan"
-        ) from error
+            f"{LOSS} fails with a batch of one sample, {which}: {why}. {cure} GroupNorm in place "
+            "of BatchNorm"
+        ) from cause
 
 
 def _batch(what: str, data: BatchLoader, indices: Any) -> Any:

@@ -22,6 +22,7 @@ class RoundNumbers:
         kernel: The method's constants.
         inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
         evaluates: Whether x_r is to be tested.
+        drop_last: Whether a short last batch of a pass is left out.
     """
 
     silo_id: str
@@ -34,6 +35,7 @@ class RoundNumbers:
     kernel: Kernel
     inference_scale: float | None = None
     evaluates: bool = True
+    drop_last: bool = False
 
 
 @dataclass(slots=True)

@@ -28,6 +28,13 @@ NO_OUTPUT = re.compile(r"Target -?\d+ is out of bounds\.")
 NO_KEYBOARD = "EOF when reading a line"
 """What `input()` raises where nobody can answer."""
 
+LONE = re.compile(r"Expected more than 1 value per channel when training")
+MORE_THAN_ONE = (
+    "BatchNorm needs 2 samples or more in a batch: drop_last = true in the run leaves a short last "
+    "one out; batch_size must be 2 or more, and so must be a silo's samples; or take GroupNorm"
+)
+"""What torch's norms say of a batch of one sample, and what helps wherever it is met."""
+
 OF_TORCH = re.compile(r"'?Caught (\w+) in DataLoader worker process \d+\.")
 """How the text begins of what torch's own loader has raised in a process."""
 
@@ -174,6 +181,8 @@ def text_of(error: BaseException) -> str:
     text = _first_line(error)
     if isinstance(error, RuntimeError) and (meant := _meant(error)):
         return meant
+    if LONE.search(text):
+        text = f"{text}. {MORE_THAN_ONE}"
     if own := OF_TORCH.match(text):
         return f"{own[1]} in a loader process"
     if isinstance(error, IndexError) and NO_OUTPUT.fullmatch(text):

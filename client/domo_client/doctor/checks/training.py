@@ -155,6 +155,7 @@ def _config(name: str, facts: Facts) -> RunConfig:
         theirs = facts.run.offer.config
         given |= {"images": theirs.images, "classes": theirs.classes, "seed": theirs.seed}
         given |= {"similarity": theirs.similarity, "batch_size": theirs.batch_size}
+        given |= {"drop_last": theirs.drop_last}
     return RunConfig.model_validate({**given, "local_lr": CALM_LR})
 
 
@@ -196,12 +197,16 @@ def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> tuple[str, tupl
         num_steps=STEPS if work.train else 0,
         local_lr=CALM_LR,
         batch_size=config.batch_size,
+        drop_last=config.drop_last,
         run_seed=0,
         kernel=config.kernel,
     )
     autocast = torch.bfloat16 if setup.precision == "bf16" else None
-    a_pass = -(-len(work.train) // config.batch_size) if work.train else 0
-    how = Look(config.batch_size, max(STEPS, a_pass), autocast)
+    samples = len(work.train) if work.train else 0
+    most = -(-samples // config.batch_size)
+    if facts.run is not None and facts.run.offer.task == name and samples:
+        most = facts.run.offer.config.most_steps(setup.name, samples)
+    how = Look(config.batch_size, max(STEPS, most), autocast, drop_last=config.drop_last)
     notes = look(work.task, flat, work.train, work.evaluation, how)
     rnd = LocalRound(flat, numbers, flat.read(Section.TRAINABLE))
     done = []

@@ -27,6 +27,7 @@ export const GROUPS = [
     fields: [
       { key: "local_lr", label: "Local step size", help: "eta." },
       { key: "batch_size", label: "Batch size", unit: "samples" },
+      { key: "drop_last", label: "Drop last", help: "true: a short last batch of a pass is left out." },
       { key: "local_epochs", label: "Local epochs", unit: "passes over the data in a round",
         placeholder: "1" },
       { key: "local_steps", label: "Or local steps", unit: "steps in a round" },

@@ -9,6 +9,7 @@ export function ruleOf(schema, key) {
   for (const part of all) {
     if (part.type && part.type !== "null" && part.type !== "object") rule.type = part.type;
     if (part.enum) rule.choices = part.enum;
+    if (part.type === "boolean") rule.choices = ["false", "true"];
     if (part.items) rule.items = part.items.type;
     for (const bound of ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "pattern"]) {
       if (part[bound] !== undefined) rule[bound] = part[bound];
@@ -44,6 +45,7 @@ export function faultOf(rule, text) {
 export function valueOf(rule, text) {
   const number = (x) => (x.trim() !== "" && Number.isFinite(Number(x)) ? Number(x) : x);
   if (rule.type === "integer" || rule.type === "number") return number(text);
+  if (rule.type === "boolean") return text === "true";
   if (rule.type !== "array") return text;
   const parts = text.split(",").map((part) => part.trim()).filter(Boolean);
   return rule.items === "number" ? parts.map(number) : parts;

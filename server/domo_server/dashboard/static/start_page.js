@@ -113,7 +113,7 @@ export class StartPage {
 
   choices(rule) {
     return rule.choices.map((value) => h("option", { value },
-      value === rule.fallback ? `${value} (default)` : value));
+      value === textOf(rule.fallback) ? `${value} (default)` : value));
   }
 
   /** Defaults, or the settings of another run. */
