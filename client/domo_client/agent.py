@@ -5,7 +5,8 @@ It uses the loop API like anybody else. Long-lived: it waits for further runs un
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +42,7 @@ from domo_client.loop.silo import Silo
 from domo_client.not_yet import NotYet, Pauses, see_folder
 from domo_client.observe.messages import Ui
 from domo_client.operator_signals import users_code
-from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
+from domo_client.rpc.control import LostRunError, MissedRunError, Offer, UnknownRunError
 
 log = logging.getLogger(__name__)
 
@@ -180,12 +181,15 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
     ui.waiting()
     while True:
         try:
-            offer = silo.next_run()
+            offer = silo.next_run(pauses.run_id if once else "")
         except UnknownRunError as error:
             ui.declined(error.run_id, str(error))
             if once:
                 return None
             continue
+        except MissedRunError as error:
+            ui.lost(str(error))
+            return None
         if once and pauses.run_id not in ("", offer.run_id):
             ui.lost(f"run {pauses.run_id} went on without this silo, which was not ready for it")
             return None
@@ -203,7 +207,7 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
             ui.not_ready(offer, outcome.here, again_s)
             if silo.not_yet(offer, outcome.elsewhere, outcome.code, again_s):
                 continue
-            ui.lost(f"run {offer.run_id} has ended before this silo was ready for it")
+            ui.lost(str(MissedRunError(offer.run_id)))
             outcome = None
         if once and not is_lost:
             return outcome
@@ -232,8 +236,19 @@ def _serve(
     return None
 
 
+@contextmanager
+def _no_network() -> Iterator[None]:
+    """What a task raises in the words of domo's network is the task's: it may pass, no more."""
+    try:
+        yield
+    except DomoError as error:
+        if not error.retryable:
+            raise
+        raise TaskError(f"{CANNOT}: {error}") from error
+
+
 def _take_part(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome:
-    with task_errors(CANNOT), users_code():
+    with _no_network(), task_errors(CANNOT), users_code():
         silo.prepares(offer)
         work = prepare(offer, options)
         samples = len(work.train) if work.train else 0
@@ -264,6 +279,6 @@ def _one_round(silo: Silo, work: Work, rnd: LocalRound, options: AgentOptions, u
         raise
     except BaseException as error:
         silo.fail(error)
-        ui.failed(rnd.round_index, error)
+        ui.failed(rnd.round_index, error, silo.faults)
     else:
         ui.round_done(rnd)

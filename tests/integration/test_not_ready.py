@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import domo_client
+from domo.errors import CoordinatorUnavailableError
 from domo_client import not_yet
 from domo_client.agent import run_agent
 from domo_client.observe.messages import Ui
@@ -35,7 +36,9 @@ def fill(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name in ("train", "test"):
         images, labels = np.zeros((4, 1, 8, 8), np.float32), np.arange(4)
-        np.savez(folder / f"{name}.npz", inputs=images, labels=labels)
+        made = folder.parent / f"{name}.npz"
+        np.savez(made, inputs=images, labels=labels)
+        made.replace(folder / made.name)  # whole at once: half a file has a text of its own
 
 
 def absent(folder: Path) -> None:
@@ -168,6 +171,7 @@ def test_what_passes_by_itself_costs_no_run(tmp_path: Path) -> None:
         ("made", MemoryError()),
         ("data", FileNotFoundError(errno.ENOENT, "No such file or directory", gone)),
         ("model", RuntimeError("DefaultCPUAllocator: can't allocate memory")),
+        ("model", CoordinatorUnavailableError("the store of weights does not answer")),
         ("to", torch.OutOfMemoryError(room.format(90))),
         ("to", torch.OutOfMemoryError(room.format(80.5))),
         *(("item", RuntimeError(f"DataLoader worker (pid {n}) is killed")) for n in (1, 2)),
@@ -186,6 +190,7 @@ def test_what_passes_by_itself_costs_no_run(tmp_path: Path) -> None:
         "train_data(root, shard) fails: FileNotFoundError: [Errno 2] No such file or directory: "
         "a file",
         "build_model() fails: RuntimeError: DefaultCPUAllocator: can't allocate memory",
+        "the model cannot be made ready here: the store of weights does not answer",
         "the model cannot be put on cpu: out of memory: CUDA out of memory. Tried to allocate 90 "
         "GiB. GPU 0",
         "samples of train_data cannot be put into a batch: RuntimeError; the silo's own text "

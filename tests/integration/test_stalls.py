@@ -132,6 +132,24 @@ def test_the_round_gets_further_and_the_stall_is_over_at_once(tmp_path: Path) ->
     scene(tmp_path, act)
 
 
+def test_the_same_fault_again_and_again(tmp_path: Path) -> None:
+    """Its count is shown with each try; an event comes with the first, and once it lasts."""
+
+    async def act(lab: Lab) -> None:
+        for times in range(1, 6):
+            lab.run.receiver.note_failure(A, 0, "RuntimeError: no", times, times >= 3)
+        text = "site-a: failed 5 times with the same fault: RuntimeError: no (it will not pass by"
+        assert text in (await stalled(lab) or "")
+        assert len(await lab.events("silo-failed")) == 2
+        lab.run.receiver.note_failure(A, 0, "MemoryError: x", 2)
+        assert "failed 2 times: MemoryError: x (it tries" in (await stalled(lab) or "")
+        assert len(await lab.events("silo-failed")) == 3, "the first one was not heard"
+        await lab.send_all(A)
+        assert await stalled(lab) is None
+
+    scene(tmp_path, act)
+
+
 def test_a_failed_silo_whose_process_ended_tries_nothing_by_itself(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         lab.run.receiver.note_failure(A, 0, "RuntimeError: no")

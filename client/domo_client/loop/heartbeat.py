@@ -16,6 +16,7 @@ import torch
 from domo.errors import DomoError, SiloConflictError, code_of
 from domo.ops.logs import log_context
 from domo.stages.watch import Watch
+from domo_client.loop.faults import Faults
 from domo_client.rpc.connection import Connection
 from domo_client.state.files import replace
 from domo_client.telemetry.describe import describe
@@ -69,6 +70,7 @@ class Reporter(threading.Thread):
         progress: What is said.
         device: Where it trains; None before the first run.
         failed: Whether the round in hand has failed here.
+        faults: What has failed in rounds of the run under way, running.
         waits_for: What the coordinator said that a run waits for.
         not_ready: What is said until it is over; None: nothing is in the way.
         on_short: Told that disk or memory is short for what domo itself does: a round, an error.
@@ -85,6 +87,7 @@ class Reporter(threading.Thread):
         self.progress = Progress()
         self.device: torch.device | None = None
         self.failed, self.waits_for = False, ""
+        self.faults = Faults()
         self.not_ready: NotReady | None = None
         self._watch, self._tail, self._conflict = watch, tail, False
         self.on_short: Callable[[int, BaseException], None] = lambda round_index, error: None
@@ -111,22 +114,27 @@ class Reporter(threading.Thread):
         except OSError as error:
             log.debug("%s: %s", self._status_file, error)
 
-    def beat(self, failure: BaseException | str = "") -> bool:
+    def beat(self, failure: BaseException | str = "", failed: bool = False) -> bool:
         """Report now, from any thread; network faults are left to the next heartbeat.
 
         One at a time: what is older does not arrive later.
+
+        Args:
+            failure: What has failed here, if anything has.
+            failed: Whether it is that of a round, which `faults` counts.
 
         Returns:
             Whether it was heard.
         """
         with self._beating:
-            return self._beat(failure)
+            return self._beat(failure, failed)
 
-    def _beat(self, failure: BaseException | str) -> bool:
+    def _beat(self, failure: BaseException | str, failed: bool) -> bool:
         p = self.progress
         text, code = failure, ""
         if isinstance(failure, BaseException):
             text, code = describe(failure), code_of(failure)
+        again = (self.faults.times, self.faults.lasts) if failed else (0, False)
         fields, notes = _said(p), list[str]()
         with suppress(IndexError):
             while True:
@@ -141,6 +149,8 @@ class Reporter(threading.Thread):
                 **fields,
                 failure=text,
                 failure_code=code,
+                failure_times=again[0],
+                failure_lasts=again[1],
                 resources=measure(self.device, self._status_file.parent),
                 log_lines=log_lines,
                 doing=self._watch.now(),
@@ -176,9 +186,10 @@ class Reporter(threading.Thread):
     def fail(self, error: BaseException) -> None:
         """Say that the round in hand failed here."""
         self.failed = True
+        self.faults.note(self.progress.round_index, error)
         self._connection.counts.failures += 1
         self.note(logging.ERROR, f"failed: {describe(error)}")
-        self.beat(error)
+        self.beat(error, failed=True)
         self.now("waiting", self.progress.run_id)
 
     def tell(self, text: str) -> None:

@@ -17,6 +17,7 @@ from domo.ops.logs import log_context
 from domo.stages.now import begin, end
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
+from domo_client.loop.faults import Faults
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.rpc.connection import Connection
@@ -28,8 +29,6 @@ from domo_proto.assignment import SECTIONS, Announced, Assignment
 from domo_proto.codec import VectorId, model_digest
 
 BUFFERS = (VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
-FIRST_BACKOFF_S, MAX_BACKOFF_S = 1.0, 60.0
-"""After a round that failed here."""
 
 
 class Outcome(NamedTuple):
@@ -89,7 +88,7 @@ class Rounds:
         self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
         self._furthest = state.newest_round(offer.run_id, offer.config.digest)
-        self._backoff_s = FIRST_BACKOFF_S
+        reporter.faults = Faults()
 
     def _begin_testing(self) -> None:
         """No model counts as tested."""
@@ -273,7 +272,7 @@ class Rounds:
             self._tested = Tested(assignment.round_index, model_digest(assignment.digests))
         if rnd.num_steps and not reporter.failed and not rnd.abandoned:
             self._send(assignment, rnd)
-            self._backoff_s = self._backoff_s if reporter.failed else FIRST_BACKOFF_S
+            reporter.faults = reporter.faults if reporter.failed else Faults()
         if reporter.failed:
             self._back_off()
 
@@ -294,5 +293,4 @@ class Rounds:
 
     def _back_off(self) -> None:
         """Wait after a failure, each time longer."""
-        self._closed.wait(self._backoff_s)
-        self._backoff_s = min(2 * self._backoff_s, MAX_BACKOFF_S)
+        self._closed.wait(self._reporter.faults.pause_s)

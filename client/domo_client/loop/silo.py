@@ -34,11 +34,12 @@ from domo.stages.watch import Seen, Watch
 from domo.training.batches import configure_torch
 from domo.training.local_round import LocalRound
 from domo.training.task_errors import task_errors
+from domo_client.loop.faults import Faults
 from domo_client.loop.heartbeat import NotReady, Progress, Reporter
 from domo_client.loop.outbox import Outbox
 from domo_client.loop.rounds import Outcome, Rounds
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.control import Offer, UnknownRunError
+from domo_client.rpc.control import MissedRunError, Offer, UnknownRunError
 from domo_client.rpc.presence import Presence
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import describe, sendable
@@ -124,6 +125,11 @@ class Silo:
         return self._watch.now()
 
     @property
+    def faults(self) -> Faults:
+        """What has failed in rounds of the run under way, running."""
+        return self._reporter.faults
+
+    @property
     def waits_for(self) -> str:
         """What its run waits for, as the coordinator has said."""
         return self._reporter.waits_for
@@ -142,10 +148,14 @@ class Silo:
         """Whether an update is in hand that is not on disk yet."""
         return self._outbox.has_unsaved
 
-    def next_run(self) -> Offer:
+    def next_run(self, ends_with: str = "") -> Offer:
         """Wait for a run that wants this silo.
 
+        Args:
+            ends_with: A run that waits for this silo, and with which the waiting ends.
+
         Raises:
+            MissedRunError: That run has ended.
             UnknownRunError: One does, but another version of domo is needed; it is declined.
         """
         self._watch.follow()
@@ -162,6 +172,12 @@ class Silo:
                 self.on_wait(told)
             self._reporter.waits_for = told
             held = self._reporter.not_ready
+            if held is not None and offer is None and held.run_id == ends_with:
+                self._reporter.beat()
+                if not self._reporter.is_over(ends_with):
+                    continue
+                self._reporter.not_ready = None
+                raise MissedRunError(ends_with)
             if held is not None and (offer is None or offer.run_id != held.run_id):
                 self._reporter.not_ready = None  # that run does not want this silo any more
             if offer is not None:

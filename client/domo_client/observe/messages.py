@@ -12,6 +12,7 @@ from domo.ops.folder_checks import human_size
 from domo.ops.words import counted
 from domo.training.local_round import LocalRound
 from domo.training.task_errors import told
+from domo_client.loop.faults import Faults
 from domo_client.loop.outbox import REFUSED
 from domo_client.loop.rounds import Outcome
 from domo_client.loop.silo import Silo
@@ -60,7 +61,7 @@ class Ui:
         say(shared)
         self._silo = silo
         silo.on_sent, silo.on_wait = self._sent, self._no_place
-        silo.on_short = self.failed
+        silo.on_short = lambda r, error: self.failed(r, error, silo.faults)
         self._panel = Panel(silo, self._certificate_note)
         if console.is_terminal and not console.is_dumb_terminal:
             self._board = Board(console, self._panel)
@@ -191,15 +192,25 @@ class Ui:
             pieces.append(f"came too late: {text}" if text else "came too late")
         self._say(line + ", ".join(pieces))
 
-    def failed(self, round_index: int, error: BaseException) -> None:
-        """This silo's round failed, or what domo does for it."""
+    def failed(self, round_index: int, error: BaseException, faults: Faults) -> None:
+        """This silo's round failed, or what domo does for it; `faults`: with those before it."""
         what = told(error)
         if isinstance(error, OSError) and error.errno in CURES:
             what = f"this machine says: {in_words(error)}"
-        text = (
-            f"error: round {round_index + 1} failed here: {what} "
-            "(reported to the coordinator; it is tried again)"
-        )
+        text = f"error: round {round_index + 1} failed here"
+        if faults.lasts:
+            text += (
+                f" {faults.times} times with the same fault, and it will not pass by itself: "
+                f"{what}. Mend it and start domo-client again; until then it is tried again, "
+                f"next in {faults.pause_s:.0f} s"
+            )
+        elif faults.times > 1:
+            text += (
+                f" {faults.times} times: {what} (reported to the coordinator; it is tried again, "
+                f"next in {faults.pause_s:.0f} s)"
+            )
+        else:
+            text += f": {what} (reported to the coordinator; it is tried again)"
         self._warn(text, "red")
 
     def ended(self, outcome: Outcome) -> None:

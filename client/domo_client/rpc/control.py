@@ -75,6 +75,13 @@ class LostRunError(ProtocolError):
         )
 
 
+class MissedRunError(ProtocolError):
+    """A run has ended that waited for this silo to be ready."""
+
+    def __init__(self, run_id: str):
+        super().__init__(f"run {run_id} has ended before this silo was ready for it")
+
+
 class Control:
     """The control rpcs.
 

@@ -79,6 +79,8 @@ class SiloStatus(_Frozen):
     """Its last failure, until it works again."""
     error_code: str | None = None
     """What kind of failure it is; None: none that has a code."""
+    error_lasts: bool = False
+    """Whether it came again and again in one round, and will not pass by itself."""
     dropped: str | None = None
     """Why an admin has left it out; None: it takes part."""
     away: str | None = None

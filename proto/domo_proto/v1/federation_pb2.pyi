@@ -401,7 +401,7 @@ class ReportEvaluationResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "not_ready", "notes", "network")
+    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "not_ready", "notes", "failure_times", "failure_lasts", "network")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -420,6 +420,8 @@ class ReportRequest(_message.Message):
     DOING_FIELD_NUMBER: _ClassVar[int]
     NOT_READY_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_TIMES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_LASTS_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
@@ -439,8 +441,10 @@ class ReportRequest(_message.Message):
     doing: Doing
     not_ready: NotReady
     notes: _containers.RepeatedScalarFieldContainer[str]
+    failure_times: int
+    failure_lasts: bool
     network: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ..., doing: _Optional[_Union[Doing, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., network: _Optional[str] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ..., doing: _Optional[_Union[Doing, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., failure_times: _Optional[int] = ..., failure_lasts: bool = ..., network: _Optional[str] = ...) -> None: ...
 
 class Doing(_message.Message):
     __slots__ = ("stage", "for_s", "activity", "stuck")

@@ -9,6 +9,10 @@ NUM_SILO_ROUNDS = 300
 NUM_SILO_EVENTS = 50
 """How many of a silo's last events its detail has."""
 AGAIN = "It tries again by itself."
+LASTS = (
+    "It will not pass by itself: ask its operator to mend it and start domo-client again, or drop "
+    "the silo."
+)
 ENDED = "It is offline and tries nothing: its operator starts it again."
 _DATA = "Its operator starts it again with --data; `domo-client doctor` checks the folder."
 ADVICE = {
@@ -62,11 +66,16 @@ async def silo_detail(read: ReadModel, silo: SiloStatus) -> SiloDetail:
         rounds_run_id=None if run is None else run.run_id,
         rounds=[] if run is None else await read.silo_rounds(run.run_id, silo.silo_id, first - 1),
         events=await read.events(limit=NUM_SILO_EVENTS, silo_id=silo.silo_id),
-        advice=advice_on(silo.error, silo.error_code, silo.phase == "offline"),
+        advice=advice_on(silo.error, silo.error_code, silo.phase == "offline", silo.error_lasts),
     )
 
 
-def advice_on(error: str | None, code: str | None, offline: bool = False) -> str | None:
+def advice_on(
+    error: str | None, code: str | None, offline: bool = False, lasts: bool = False
+) -> str | None:
     """What to do; None: there is no error. A process that is gone tries nothing by itself."""
     advice = ADVICE.get(code or "", OTHER) if error else None
+    if advice and lasts and not offline:
+        own = "" if advice == OTHER else advice.replace(AGAIN, "").rstrip() + " "
+        return own + LASTS
     return advice.replace(AGAIN, ENDED) if advice and offline else advice

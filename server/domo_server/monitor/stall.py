@@ -22,6 +22,7 @@ ENDING_VECTORS = 4
 SHOWN = 3
 COME = "Start domo-client there again, or drop it: the run goes on without it"
 MEND = "Its page says what to do. Or drop it: the run goes on without it"
+ASK = "Ask its operator to mend it and start domo-client again, or drop it"
 LACKS = "Start it with what it lacks, or drop it"
 WHERE = "Its terminal says where in its code. Mend what it waits for, or drop it"
 AGAIN = "Once it has what it lacks it comes by itself. Or drop it"
@@ -208,9 +209,11 @@ class Stall:
         """Why nothing comes of a silo as things are, and what it did last."""
         run = self._run
         away = run.sessions.away(silo_id, BROKEN_S)
-        if (failure := run.participants.failed.get(silo_id)) is not None:
-            help_ = COME if away else MEND
-            return Held(f"failed: {failure} ({away or 'it tries again by itself'})", help_)
+        if silo_id in run.participants.failed:
+            told, lasts = run.participants.how_failed(silo_id), run.participants.will_last(silo_id)
+            help_ = COME if away else ASK if lasts else MEND
+            again = "it will not pass by itself" if lasts else "it tries again by itself"
+            return Held(f"{told} ({away or again})", help_)
         if (why := run.participants.why_not(silo_id)) is not None:
             return Held(why, self._lacks(silo_id))
         if away is None or (away == NOT_SEEN and run.clock() - self._up_s < COMING_S):

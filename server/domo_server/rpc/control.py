@@ -35,6 +35,7 @@ from domo_server.rpc.access import (
     seconds,
 )
 from domo_server.rpc.offers import offer_of, role_of, why_not
+from domo_server.runs.participants import failed_text
 from domo_server.silos.certificate_expiry import peer_end
 from domo_server.silos.doing import heard
 from domo_server.silos.session import Process
@@ -242,9 +243,11 @@ class FederationServicer(pb_grpc.FederationServicer):
         directive = pb.CONTINUE
         if request.failure:
             session.phase, text = "failed", request.failure[:2000]
-            session.fails(text, known_code(request.failure_code))
+            times, lasts = request.failure_times, request.failure_lasts
+            shown_text = failed_text(text, times, lasts) if times > 1 else text
+            session.fails(shown_text, known_code(request.failure_code), lasts)
             if run is not None and session.silo_id in run.roster.enrolled:
-                run.receiver.note_failure(session.silo_id, request.round_index, text)
+                run.receiver.note_failure(session.silo_id, request.round_index, text, times, lasts)
         elif session.phase == "training":
             session.error = None
             if run is not None and request.round_index == run.state.round_index:

@@ -12,6 +12,12 @@ from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.store import now_text
 
 
+def failed_text(why: str, times: int, lasts: bool, where: str = "") -> str:
+    """A fault and how often it came running: `failed 3 times with the same fault: WHY`."""
+    count = f" {times} times" if times > 1 else ""
+    return f"failed{count}{' with the same fault' if lasts else ''}{where}: {why}"
+
+
 class Participants:
     """The silos of the open round. Used from the event loop only.
 
@@ -54,6 +60,7 @@ class Participants:
         self._absent = {s for s in self.sampled if self._sessions.is_absent(s)}
         self.accepted: dict[str, AcceptedUpdate] = {}
         self.failed: dict[str, str] = {}
+        self._tries: dict[str, tuple[int, bool]] = {}
         self._troubles: dict[str, str] = {}
         self._refused: dict[str, tuple[str, str]] = {}
         self.quorum_at: float | None = None
@@ -114,10 +121,26 @@ class Participants:
         self.times.accepted(silo_id, before_restart)
         self._reckon()
 
-    def fail(self, silo_id: str, why: str) -> None:
-        """Nothing comes from a silo until it tries again; the reason is kept for the record."""
+    def fail(self, silo_id: str, why: str, times: int = 1, lasts: bool = False) -> None:
+        """Nothing comes from a silo until it tries again; the reason is kept for the record.
+
+        Args:
+            silo_id: The silo.
+            why: Its fault.
+            times: How often it came running.
+            lasts: Whether it will not pass by itself.
+        """
+        self._tries[silo_id] = times, lasts
         self.failed[silo_id] = self._troubles[silo_id] = why
         self.times.failed(silo_id)
+
+    def will_last(self, silo_id: str) -> bool:
+        """Whether the fault of a silo that has failed will not pass by itself."""
+        return self._tries[silo_id][1]
+
+    def how_failed(self, silo_id: str) -> str:
+        """What has failed at a silo, and how often running."""
+        return failed_text(self.failed[silo_id], *self._tries[silo_id])
 
     def try_again(self, silo_id: str) -> None:
         """A silo that may have failed has its assignment."""
@@ -194,7 +217,7 @@ class Participants:
         notes = []
         for silo_id in missing:
             if silo_id in self.failed:
-                notes.append(f"{silo_id} failed: {self.failed[silo_id]}")
+                notes.append(f"{silo_id} {self.how_failed(silo_id)}")
             elif why := self.why_not(silo_id):
                 notes.append(f"{silo_id} {why}")
             elif self._sessions.away(silo_id) is not None:

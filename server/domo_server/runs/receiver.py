@@ -24,7 +24,7 @@ from domo_server.events.notifier import Changes
 from domo_server.results.heard import Heard, keep
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.model import ServedModel
-from domo_server.runs.participants import Participants
+from domo_server.runs.participants import Participants, failed_text
 from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import BUFFER_IDS
 from domo_server.store.rows import AcceptedUpdate
@@ -81,6 +81,7 @@ class Receiver:
         self.parts: Sequence[Part] = ()
         self.disk: str | None = None
         self.reported: dict[int, set[str]] = {}
+        self._told_failed: dict[str, tuple[int, bool]] = {}
         self.model_digests: dict[int, str] = {}
         self.revision = 0
         self.heard = Heard(dropped)
@@ -281,15 +282,27 @@ class Receiver:
             reported.add(silo_id)
             self._changes.moved()  # a model is tested
 
-    def note_failure(self, silo_id: str, round_index: int, text: str) -> None:
-        """A silo says that its round, or its test of the last model, failed."""
+    def note_failure(
+        self, silo_id: str, round_index: int, text: str, times: int = 0, lasts: bool = False
+    ) -> None:
+        """A silo says that its round, or its test of the last model, failed.
+
+        Args:
+            silo_id: The silo.
+            round_index: The round.
+            text: Its fault. The same again is no event, but where it is new that it lasts.
+            times: How often the same came running; 0: the silo does not count.
+            lasts: Whether it will not pass by itself.
+        """
         state = self._state()
         here = silo_id in self._participants.sampled or state.phase is Phase.EVALUATING
         if round_index == state.round_index and here:
-            self._participants.fail(silo_id, text)
-        self._say(
-            kinds.SILO_FAILED, f"{silo_id} failed in round {round_index + 1}: {text}", silo_id
-        )
+            self._participants.fail(silo_id, text, times, lasts)
+        if times <= 1 or self._told_failed.get(silo_id) != (round_index, lasts):
+            told = failed_text(text, times if lasts else 1, lasts, f" in round {round_index + 1}")
+            told += ". It will not pass by itself" if lasts else ""
+            self._say(kinds.SILO_FAILED, f"{silo_id} {told}", silo_id)
+        self._told_failed[silo_id] = round_index, lasts
         self._changes.moved()  # a silo is lost for the round
 
     def _say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:

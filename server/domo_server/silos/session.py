@@ -71,6 +71,7 @@ class Session:
     error: str | None = None
     error_code: str = ""
     """What kind of error; empty: none that has a code."""
+    error_lasts: bool = False
     declined: dict[str, str] = field(default_factory=dict)
     not_ready: NotReady | None = None
     resources: Resources | None = None
@@ -101,9 +102,9 @@ class Session:
     replaced: tuple[str, float] = ("", 0.0)
     """The token of the session whose place it took, and when that was last heard of."""
 
-    def fails(self, text: str, code: str = "") -> None:
-        """Its last error, until it works again."""
-        self.error, self.error_code = text, code
+    def fails(self, text: str, code: str = "", lasts: bool = False) -> None:
+        """Its last error, until it works again; whether it will not pass by itself."""
+        self.error, self.error_code, self.error_lasts = text, code, lasts
 
     @property
     def told(self) -> str:

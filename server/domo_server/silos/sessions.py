@@ -289,6 +289,7 @@ class Sessions:
             last_seen_s=round(age, 3),
             error=s.error,
             error_code=(s.error_code or None) if s.error else None,
+            error_lasts=s.error_lasts and s.error is not None,
             dropped=dropped,
             resources=s.resources,
             certificate_end=time_text(s.certificate_end) if s.certificate_end else None,

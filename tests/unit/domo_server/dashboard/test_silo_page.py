@@ -36,6 +36,15 @@ def test_nothing_to_do(error: str | None) -> None:
     assert advice_on(error, "data") is None
 
 
+@pytest.mark.parametrize("code", ["divergence", "sample", None])
+def test_what_lasts_is_not_said_to_try_again_by_itself(code: str | None) -> None:
+    advice = advice_on("it failed", code, lasts=True)
+    assert advice is not None
+    assert "tries again" not in advice
+    assert advice.endswith("mend it and start domo-client again, or drop the silo.")
+    assert len(advice) > 150 or code is None
+
+
 @pytest.mark.parametrize("code", ["out-of-memory", "disk-full", None])
 def test_a_process_that_is_gone_tries_nothing_by_itself(code: str | None) -> None:
     there, gone = advice_on("it failed", code), advice_on("it failed", code, offline=True)
