@@ -89,10 +89,7 @@ def simulate(
     ] = None,
     local_steps: Annotated[int | None, typer.Option(help="Local steps instead.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="[default: 32].")] = None,
-    drop_last: Annotated[
-        bool | None,
-        typer.Option("--drop-last", help="Leave out the short last batch of a pass."),
-    ] = None,
+    drop_last: Annotated[bool | None, typer.Option("--drop-last", help="No short batch.")] = None,
     server_momentum: Annotated[float | None, typer.Option(help="mu_s [default: 0.9].")] = None,
     local_momentum: Annotated[float | None, typer.Option(help="mu_l [default: 0.6].")] = None,
     fusion_coef: Annotated[float | None, typer.Option(help="beta [default: 0.9].")] = None,

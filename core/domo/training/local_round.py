@@ -201,10 +201,9 @@ class LocalRound:
             if not self._begun:
                 opt.begin()
         self._begun = True
-        where = (n.run_seed, n.silo_id, n.round_index)
-        if plan is None:
-            plan = random_plan(len(loader), n.batch_size, *where, n.drop_last)
-        stream, index, last_step_at = loader.load(plan), 0, 0
+        at = (n.run_seed, n.silo_id, n.round_index)
+        order = random_plan(len(loader), n.batch_size, *at, n.drop_last) if plan is None else plan
+        stream, index, last_step_at = loader.load(order), 0, 0
         weights_at = num_changes(self.model)
         begin("step")
         while opt.num_done < n.num_steps:
@@ -215,8 +214,8 @@ class LocalRound:
             if batch is self:  # the plan has ended
                 return
             if augment is not None:
-                batch = augment(batch, generator_for(*where, index, "augment"))
-            seed_torch(seed_for(*where, index, "model"), self.device)
+                batch = augment(batch, generator_for(*at, index, "augment"))
+            seed_torch(seed_for(*at, index, "model"), self.device)
             done = opt.num_done
             yield to_device(batch, self.device)
             index += 1

@@ -1,5 +1,6 @@
-"""A task's own order of samples: whether it gives a batch of its samples for each step."""
+"""Batches that a round will have: a task's own order of samples, and batches of one sample."""
 
+import math
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -50,3 +51,36 @@ def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> list[list[int]]
             )
         seen.append(numbers)
     return seen
+
+
+def lone_batch(
+    planned: list[list[int]] | None,
+    num_samples: int,
+    batch_size: int,
+    num_steps: int,
+    drop_last: bool,
+) -> tuple[list[int], str, str] | None:
+    """A batch of one sample that a round has beside larger ones; None: it has none.
+
+    Args:
+        planned: The task's own order; None is the seeded one.
+        num_samples: Of the training data.
+        batch_size: b.
+        num_steps: The largest P.
+        drop_last: Whether a short last batch is left out.
+
+    Returns:
+        Its indices, which it is, and what helps, as a text that ends before other layers.
+    """
+    if planned is not None:
+        lone = next((batch for batch in planned if len(batch) == 1), None)
+        help_ = "Let it give two or more, or take"
+        return None if lone is None else (lone, "which batch_plan gives", help_)
+    batches = math.ceil(num_samples / batch_size)
+    if drop_last or num_samples % batch_size != 1 or num_steps < batches:
+        return None
+    help_ = (
+        "Set drop_last = true in the run, which leaves it out, or a batch_size that leaves no "
+        "single one, or take"
+    )
+    return [num_samples - 1], f"which is the last of {num_samples} samples by {batch_size}", help_

@@ -26,18 +26,15 @@ from domo.stages.now import in_stage
 from domo.tasks.base import Shard, Task
 from domo.training.batches import EVAL_BATCH, BatchLoader, seed_torch, to_device
 from domo.training.local_round import LocalRound
-from domo.training.own_order import look_at_plan
-from domo.training.reach import parameters_of
+from domo.training.own_order import lone_batch, look_at_plan
+from domo.training.reach import check_loss, parameters_of
 from domo.training.round_data import RoundNumbers
 from domo.training.task_errors import MORE_THAN_ONE, by_name, kind_of, task_errors, text_of
 from domo.training.task_round import autocast
 
 TRAIN, TESTS = "train_data(root, shard)", "eval_data(root, shard)"
-AUGMENT, LOSS, EVALUATE = (
-    "augment(batch, generator)",
-    "loss(model, batch)",
-    "evaluate(model, batch)",
-)
+AUGMENT, LOSS = "augment(batch, generator)", "loss(model, batch)"
+EVALUATE = "evaluate(model, batch)"
 CURE = "give domo.Sum(total, num) for each metric, such as Sum(correct, len(labels))"
 
 
@@ -262,50 +259,19 @@ def _loss(task: Task, rnd: LocalRound, train: BatchLoader, indices: Any, how: Lo
     seed_torch(seed_for(0, "", 0, 0, "model"), rnd.device)
     with task_errors(f"{LOSS} fails"), autocast(rnd.device, how.autocast):
         loss: Any = task.loss(rnd.model, to_device(batch, rnd.device))
-    if not isinstance(loss, Tensor):
-        cure = ": leave out .item() or float()" if isinstance(loss, float) else ""
-        raise TaskError(
-            f"{LOSS} must give one number with a gradient, as a tensor, and gives {kind_of(loss)}"
-            f"{cure}"
-        )
-    if loss.numel() != 1:
-        raise TaskError(
-            f"{LOSS} must give one number, and gives {kind_of(loss)}: take its mean over the batch"
-        )
-    if loss.is_complex() or not loss.is_floating_point():
-        raise TaskError(f"{LOSS} must give a real number, and gives {loss.dtype}")
-    if not loss.requires_grad:
-        raise TaskError(
-            f"{LOSS} must give one number with a gradient, and this one has none: leave out "
-            ".detach(), .item() and torch.no_grad()"
-        )
-    if not math.isfinite(float(loss.detach())):
-        raise TaskError(
-            f"{LOSS} is {float(loss.detach())} on the first batch: look for samples that are not "
-            "finite, and labels that the model has no output for"
-        )
-    return loss
+    check_loss(loss, LOSS)
+    return loss  # type: ignore[no-any-return]
 
 
 def _look_at_a_lone_sample(
     task: Task, rnd: LocalRound, train: BatchLoader, how: Look, planned: list[list[int]] | None
 ) -> None:
     """A batch of one sample after larger ones: BatchNorm refuses it, in each try of the round."""
-    n, b = len(train), how.batch_size
-    if planned is not None:
-        lone = next((batch for batch in planned if len(batch) == 1), None)
-        which, cure = "which batch_plan gives", "Let it give two or more, or take"
-    else:
-        comes = n % b == 1 and not how.drop_last
-        comes = comes and max(how.num_steps, how.most_steps) >= math.ceil(n / b)
-        lone = [n - 1] if comes else None
-        which = f"which is the last of {n} samples by {b}"
-        cure = (
-            "Set drop_last = true in the run, which leaves it out, or a batch_size that leaves no "
-            "single one, or take"
-        )
-    if lone is None:
+    steps = max(how.num_steps, how.most_steps)
+    found = lone_batch(planned, len(train), how.batch_size, steps, how.drop_last)
+    if found is None:
         return
+    lone, which, cure = found
     batch, augment = _batch("train_data", train, lone), getattr(task, "augment", None)
     cause: Exception | None = None
     try:

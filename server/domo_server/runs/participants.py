@@ -18,6 +18,12 @@ def failed_text(why: str, times: int, lasts: bool, where: str = "") -> str:
     return f"failed{count}{' with the same fault' if lasts else ''}{where}: {why}"
 
 
+def failed_event(silo_id: str, round_index: int, why: str, times: int, lasts: bool) -> str:
+    """A fault of a silo as an event: that it came again is said once it lasts."""
+    told = failed_text(why, times if lasts else 1, lasts, f" in round {round_index + 1}")
+    return f"{silo_id} {told}" + (". It will not pass by itself" if lasts else "")
+
+
 class Participants:
     """The silos of the open round. Used from the event loop only.
 
@@ -121,18 +127,23 @@ class Participants:
         self.times.accepted(silo_id, before_restart)
         self._reckon()
 
-    def fail(self, silo_id: str, why: str, times: int = 1, lasts: bool = False) -> None:
+    def fail(self, silo_id: str, why: str, times: int = 0, lasts: bool = False) -> bool:
         """Nothing comes from a silo until it tries again; the reason is kept for the record.
 
         Args:
             silo_id: The silo.
             why: Its fault.
-            times: How often it came running.
+            times: How often it came running; 0: not counted.
             lasts: Whether it will not pass by itself.
+
+        Returns:
+            Whether that is news: another fault, or one that is now seen to last.
         """
+        before = self._tries.get(silo_id)
         self._tries[silo_id] = times, lasts
         self.failed[silo_id] = self._troubles[silo_id] = why
         self.times.failed(silo_id)
+        return times <= 1 or before is None or before[1] != lasts
 
     def will_last(self, silo_id: str) -> bool:
         """Whether the fault of a silo that has failed will not pass by itself."""

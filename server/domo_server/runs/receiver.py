@@ -24,7 +24,7 @@ from domo_server.events.notifier import Changes
 from domo_server.results.heard import Heard, keep
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.model import ServedModel
-from domo_server.runs.participants import Participants, failed_text
+from domo_server.runs.participants import Participants, failed_event
 from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import BUFFER_IDS
 from domo_server.store.rows import AcceptedUpdate
@@ -81,7 +81,6 @@ class Receiver:
         self.parts: Sequence[Part] = ()
         self.disk: str | None = None
         self.reported: dict[int, set[str]] = {}
-        self._told_failed: dict[str, tuple[int, bool]] = {}
         self.model_digests: dict[int, str] = {}
         self.revision = 0
         self.heard = Heard(dropped)
@@ -287,22 +286,14 @@ class Receiver:
     ) -> None:
         """A silo says that its round, or its test of the last model, failed.
 
-        Args:
-            silo_id: The silo.
-            round_index: The round.
-            text: Its fault. The same again is no event, but where it is new that it lasts.
-            times: How often the same came running; 0: the silo does not count.
-            lasts: Whether it will not pass by itself.
+        The same fault again, `times` running, is an event once it `lasts`.
         """
-        state = self._state()
-        here = silo_id in self._participants.sampled or state.phase is Phase.EVALUATING
-        if round_index == state.round_index and here:
-            self._participants.fail(silo_id, text, times, lasts)
-        if times <= 1 or self._told_failed.get(silo_id) != (round_index, lasts):
-            told = failed_text(text, times if lasts else 1, lasts, f" in round {round_index + 1}")
-            told += ". It will not pass by itself" if lasts else ""
-            self._say(kinds.SILO_FAILED, f"{silo_id} {told}", silo_id)
-        self._told_failed[silo_id] = round_index, lasts
+        state, now = self._state(), self._participants
+        here = silo_id in now.sampled or state.phase is Phase.EVALUATING
+        known = round_index == state.round_index and here
+        if not known or now.fail(silo_id, text, times, lasts):
+            told = failed_event(silo_id, round_index, text, times, lasts)
+            self._say(kinds.SILO_FAILED, told, silo_id)
         self._changes.moved()  # a silo is lost for the round
 
     def _say(self, kind: EventKind, text: str, silo_id: str | None = None) -> None:
