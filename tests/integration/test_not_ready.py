@@ -84,9 +84,9 @@ def test_data_that_come_late(
         run_id = server.run_ids[0]
         waiting = server.until(f"/runs/{run_id}", lambda run: "not ready" in run["detail"])
         silo = server.silo("site-a")
+        (said,) = told(server)  # while files come, others may be missing
         fill(data)
         assert server.ended()["state"] == "FINISHED"
-        (said,) = told(server)
         after = server.silo("site-a")
     assert said.startswith(f"site-a is not ready for {run_id}: {why}")
     assert "; site-a not ready: " in waiting["detail"]

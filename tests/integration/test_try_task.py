@@ -190,14 +190,13 @@ def test_a_batch_of_one_by_the_run_s_own_size(tmp_path: Path) -> None:
         return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
     task = changed(build_model=build)
-    run = testing.short_run(task, tmp_path)
-    run = run.model_copy(update={"batch_size": 13, "local_steps": 4})
+    run = testing.short_run(task, tmp_path, batch_size=13, local_steps=4)
     with (
         testing.coordinator(run) as coordinator,
         pytest.raises(domo.TaskError, match="the last of 40 samples by 13"),
     ):
         try_task(task, tmp_path, coordinator.address)
-    with testing.coordinator(run.model_copy(update={"drop_last": True})) as coordinator:
+    with testing.coordinator({**run, "drop_last": True}) as coordinator:
         assert try_task(task, tmp_path, coordinator.address).num_samples == 40
 
 
