@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from domo.tasks.named import forget_data
+from domo.training.loading.travel import end_helper
 
 
 @contextmanager
@@ -29,8 +30,9 @@ def process_as_it_was() -> Iterator[None]:
 
 
 def give_back() -> None:
-    """Hand to the system what nobody holds any more: datasets, a GPU's memory, freed blocks."""
+    """Hand to the system what nobody holds any more: datasets, loaders, a GPU's memory, blocks."""
     forget_data()
+    end_helper()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -56,7 +56,7 @@ class DayTask(ChaosTask):
         if root is None:
             return super().augment(batch, generator)
         while meets(root / HANG):
-            time.sleep(0.05)
+            time.sleep(0.2)
         if meets(root / STEP_MEMORY):
             raise MemoryError
         pace = root / "step_s.txt"

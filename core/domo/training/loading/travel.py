@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Iterable
+from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -88,6 +89,13 @@ def processes() -> BaseContext:
         ["torch", "domo.training.batches"]
     )  # where a helper runs already: no matter
     return context
+
+
+def end_helper() -> None:
+    """End the helper that loader processes are forks of, which holds 290 MB until then."""
+    helper = getattr(forkserver, "_forkserver", None)  # Python has no public way
+    if (stop := getattr(helper, "_stop", None)) is not None:
+        stop()
 
 
 def ends_with_us(batches: Iterable[Any]) -> Iterable[Any]:
