@@ -257,6 +257,33 @@ def test_once(ends: bool, tmp_path: Path) -> None:
     assert outcome == [None]
 
 
+def test_once_and_the_run_ends_between_two_looks(tmp_path: Path) -> None:
+    """It was waited for another run, which may never come."""
+    task = "tests.support.tasks.bad:TooLarge"
+    run = own_run(tmp_path, nn.Linear(2, 3), task=task)
+    with (
+        coordinator(tmp_path, run, long_poll_s=0.5) as server,
+        domo_client.connect(server.address, "site-a", state_dir=tmp_path / "s") as silo,
+    ):
+        waits = silo.not_yet
+
+        def ends(*given: Any) -> bool:
+            still = waits(*given)
+            server.post(f"/runs/{server.run_ids[0]}/stop")
+            server.ended()
+            return still
+
+        silo.not_yet = ends  # type: ignore[method-assign]
+        outcome: list[Any] = []
+        opts, ui = options(tmp_path, task), Ui(["domo-client"])
+        agent = threading.Thread(
+            target=lambda: outcome.append(run_agent(silo, opts, ui, once=True)), daemon=True
+        )
+        agent.start()
+        agent.join(30)
+    assert outcome == [None]
+
+
 def test_whatever_a_task_raises_is_a_reason_to_decline_and_the_agent_stays(tmp_path: Path) -> None:
     tasks = [f"tests.support.tasks.odd:{name}" for name in ODD]
     runs = [own_run(tmp_path, nn.Linear(2, 3), task=task) for task in tasks]
