@@ -22,6 +22,8 @@ MOVES_S = 120.0
 TICK_S = 1.0
 MULTIPLE = 3.0
 """Times as long as the stage has taken before is too long, where that is more."""
+GROWTH = 2.0
+"""What was too long, and then was over, makes the limit at most so many times longer."""
 
 
 class Seen(NamedTuple):
@@ -104,7 +106,7 @@ class Watch(threading.Thread):
             self._moves = Moves(self.thread, self._still_s)
             if old is not None and was is not None:
                 took = (time.monotonic() if at is None else at.since) - was.since
-                self._longest[was.stage] = max(took, self._longest.get(was.stage, 0.0))
+                self._learn(was.stage, took, old.stuck)
             if old is not None and was is not None and old.stuck:
                 self._say(f"moves on again after {took:.0f} s ({STAGES[was.stage]})")
         if at is None:
@@ -125,6 +127,12 @@ class Watch(threading.Thread):
         self._seen = Seen(at.stage, for_s, activity, stuck, place)
         if stuck and not known:
             self._say(in_words(self._seen))
+
+    def _learn(self, stage: str, took: float, stuck: bool) -> None:
+        longest = self._longest.get(stage, 0.0)
+        if stuck:  # as long again is to be said again
+            took = min(took, GROWTH * max(self._still_s / MULTIPLE, longest))
+        self._longest[stage] = max(took, longest)
 
 
 @contextmanager
