@@ -17,7 +17,8 @@ from domo_server.store.database import open_database
 from domo_server.store.store import Store
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.federation import Process
-from tests.support.tasks.bad import Linear
+from tests.support.tasks import bad
+from tests.support.tasks.bad import Linear, Unreadable
 
 pytestmark = pytest.mark.e2e
 WAIT_S = 100.0
@@ -74,7 +75,10 @@ NO_MODULE = (
     "there is no module 'no_such_module'. It must be on PYTHONPATH or in the current folder, which "
     "is {}"
 )
-UNREADABLE = "train_data(root, shard) fails: KeyError: \"patients.csv has no column 'age'\""
+UNREADABLE = (
+    "train_data(root, shard) fails: KeyError: \"patients.csv has no column 'age'\", in "
+    f"{bad.__file__}, line {Unreadable.train_data.__code__.co_firstlineno + 1} (train_data)"
+)
 NAME_TAKEN = (
     "the name 'site-a' is taken by another silo, which is connected now. Give this one another "
     "--name; or, if its state folder was lost, ask the coordinator's admin to run: domo "
