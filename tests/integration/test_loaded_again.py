@@ -102,7 +102,7 @@ def test_a_silo_may_decline_meanwhile(tmp_path: Path, monkeypatch: pytest.Monkey
         await lab.c.registry.decline(session, RUN_ID, "no data")
         await lab.until(lambda: lab.run.ready)
         assert not lab.run.offers_to(session)
-        assert lab.run.participants.declined(A) == "declined: no data"
+        assert lab.run.participants.why_not(A) == "declined: no data"
 
     scene(tmp_path, monkeypatch, act)
 
