@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import tempfile
 import time
@@ -28,6 +27,7 @@ from tests.support.live.federation import Process
 from tests.support.live.growth import settled, usage
 from tests.support.live.killable import COORDINATOR, RUN_ID, SILOS, Federation, table, until
 from tests.support.live.page import Page
+from tests.support.live.silos import copy_state
 from tests.support.tasks.day import HANG, MODEL_MEMORY
 
 SILO = SILOS[0]
@@ -255,7 +255,7 @@ def copy_of_an_identity(folder: Path) -> Figures:
     """The state folder of a running silo, copied and started in a second place, for 30 s."""
     with one_silo(folder) as (fed, page):
         copied = folder / "copied"
-        shutil.copytree(fed.state_of(SILO), copied)
+        copy_state(fed.state_of(SILO), copied)
         begun, before = time.monotonic(), len(page.lines)
         other = fed.process(SILO, state_dir=copied)
         other.wait_for("connected to|error: ", START_S)

@@ -15,6 +15,7 @@ import domo_client.rpc.session
 from domo.tasks.base import ArrayDataset
 from domo.training.local_round import LocalRound
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
+from tests.support.live.silos import copy_state
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
 SILOS = ("site-a", "site-b")
@@ -151,7 +152,7 @@ def test_a_silo_from_an_older_backup_goes_on(dtype: str, tmp_path: Path) -> None
     with coordinator(tmp_path, run, long_poll_s=0.2, report_interval_s=0.2) as server:
         loops = [Loop(server.address, tmp_path, name, gates) for name in SILOS]
         gates[EARLY].until_all_are_here()
-        shutil.copytree(tmp_path / "site-a", backup)
+        copy_state(tmp_path / "site-a", backup)
         gates[EARLY].go.set()
         gates[LATE].until_all_are_here()
         loops[0].over.set()

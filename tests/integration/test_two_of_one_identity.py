@@ -1,6 +1,5 @@
 """A state folder that was copied, and a silo that moves."""
 
-import shutil
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from torch import nn
 import domo_client
 from domo.errors import SiloConflictError
 from tests.support.live.coordinator import coordinator, own_run
+from tests.support.live.silos import copy_state
 
 
 def test_a_copy_of_a_silo_is_refused_and_said_once_and_moving_just_works(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_a_copy_of_a_silo_is_refused_and_said_once_and_moving_just_works(tmp_pat
     with coordinator(tmp_path, run, report_interval_s=0.5) as server:
         silo = domo_client.connect(server.address, "site-a", state_dir=here)
         server.until("/silos", lambda them: them)
-        shutil.copytree(here, there)
+        copy_state(here, there)
         joined = len(server.get("/events?kind=joined"))
         for _ in range(2):
             began = time.monotonic()
@@ -56,7 +56,7 @@ def test_a_copy_that_is_quicker_after_a_restart_of_the_coordinator_gives_the_nam
     how = {"report_interval_s": 0.2, "long_poll_s": 0.2}
     with coordinator(tmp_path, run, **how) as first:
         silo = domo_client.connect(first.address, "site-a", state_dir=here)
-        shutil.copytree(here, there)
+        copy_state(here, there)
         waits = silo.connection.session._lock  # it cannot join again yet
         waits.acquire()
     with coordinator(tmp_path, run, listen=first.address, **how) as second:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.support.faults.proxy import DOWN, UP, Proxy
 from tests.support.live.federation import Process
 from tests.support.live.killable import COORDINATOR, Federation
+from tests.support.live.silos import copy_state
 from tests.support.tasks.day import HANG, LOADER, MODEL_MEMORY, STEP_MEMORY
 
 HTTP = (
@@ -262,7 +263,7 @@ def _(scene: Scene, silo: str) -> Iterator[None]:
 @fault("a copy of the state folder is started", CONFLICT, once_s=600)
 def _(scene: Scene, silo: str) -> Iterator[None]:
     folder = scene.fed.folder / f"copy-{time.monotonic_ns()}"
-    shutil.copytree(scene.fed.state_of(silo), folder)
+    copy_state(scene.fed.state_of(silo), folder)
     other = scene.fed.process(silo, state_dir=folder)
     said_and_ended(scene, other, "another process with the identity")
     yield

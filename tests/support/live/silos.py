@@ -1,6 +1,7 @@
 """Silos as threads of the test process: the agent of `domo-client`, on the real loop API."""
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,3 +72,11 @@ def agents(
     finally:
         for agent in running:
             agent.close()
+
+
+def copy_state(folder: Path, into: Path) -> None:
+    """The state folder of a silo that runs, as a copy of its machine has it.
+
+    What the silo says of itself is left out: it is replaced all the time.
+    """
+    shutil.copytree(folder, into, ignore=shutil.ignore_patterns("status.json*"))
