@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -12,6 +13,14 @@ from domo.ops.logs import log_context
 
 SET_BY_COMMANDS = ("", "domo.tasks", "alembic", "uvicorn", "httpx", "httpcore")
 """Loggers whose level a command sets, for its whole process; "" is the root."""
+
+# Where nohup or a shell's `&` has started the tests, what they start would ignore these as well.
+for _ignored, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, _handler)
 
 settings.register_profile("domo", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("domo")
