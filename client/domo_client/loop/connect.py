@@ -8,7 +8,7 @@ from domo.errors import ConfigError
 from domo.names import is_name
 from domo.ops.addresses import grpc_address, is_loopback
 from domo.ops.console import complain
-from domo.stages.now import in_stage
+from domo.stages.now import end, in_stage
 from domo.stages.watch import Watch
 from domo.storage.home import temporary_in, user_state
 from domo_client.loop.silo import Silo
@@ -82,6 +82,7 @@ def connect(
         journal.warning("network: %s", text, extra={"silo": silo})
         on_trouble(text)
 
+    end()  # a simulation before it, in this thread, may have been left in a round
     with ExitStack() as failed:
         watch = Watch(lambda text: on_stuck(f"{silo}: {text}"))
         watch.start()

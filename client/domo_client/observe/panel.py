@@ -12,6 +12,7 @@ from rich.text import Text
 from domo.ops.console import console, printable
 from domo.ops.folder_checks import human_size
 from domo.ops.words import duration
+from domo.stages.table import STAGES
 from domo.stages.watch import in_words
 from domo_client.loop.silo import Silo
 from domo_client.rpc.control import Offer
@@ -158,10 +159,10 @@ class Panel:
     def _doing(self, width: int) -> list[RenderableType]:
         progress, phase, doing = self._silo.progress, self.phase, self._silo.doing
         took = self._clock() - self._since
-        if doing is not None and (doing.stuck or phase == "idle"):
-            return self._flow(
-                in_words(doing).split(": ", 1), "yellow" if doing.stuck else "", width
-            )
+        if doing is not None and doing.stuck:
+            return self._flow(in_words(doing).split(": ", 1), "yellow", width)
+        if doing is not None and phase == "idle":
+            return [self._line(f"{STAGES[doing.stage]}, for {duration(doing.for_s)}", "", width)]
         if phase == "training" and progress.num_steps:
             left = took * (progress.num_steps - progress.step) / max(1, progress.step)
             text = f"step {progress.step} of {progress.num_steps}"

@@ -78,6 +78,8 @@ class LostRunError(ProtocolError):
 class MissedRunError(ProtocolError):
     """A run has ended that waited for this silo to be ready."""
 
+    code = "missed-run"
+
     def __init__(self, run_id: str):
         super().__init__(f"run {run_id} has ended before this silo was ready for it")
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from domo.run_config import RunConfig
+from domo.stages.now import begin, in_stage
 from domo_client.loop.connect import connect
 from domo_client.loop.heartbeat import Progress
 from domo_client.loop.silo import Silo
@@ -31,6 +32,7 @@ OFFER = Offer("1-domo", "domo", "digits", CONFIG)
 @pytest.fixture(scope="module")
 def silo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Silo]:
     folder = tmp_path_factory.mktemp("panel")
+    begin("round")  # as a simulation leaves it
     with (
         coordinator(folder, report_interval_s=30.0) as server,
         connect(server.address, "site-a", state_dir=folder / "silo") as joined,
@@ -63,6 +65,14 @@ class Drawn:
         self.console.print(self.panel)
         assert max(map(len, self.written.getvalue().splitlines())) <= self.console.width
         return [" ".join(line.split()) for line in self.written.getvalue().splitlines()]
+
+
+def test_a_silo_that_loads_its_data_is_not_called_stuck(
+    silo: Silo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Drawn(silo, monkeypatch)
+    with in_stage("train-data"):
+        assert re.fullmatch(r"loading its training data, for \d s", shown.after(0.0)[1])
 
 
 def test_a_round_in_the_panel(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> None:
