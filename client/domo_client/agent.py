@@ -5,7 +5,7 @@ It uses the loop API like anybody else. Long-lived: it waits for further runs un
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ from domo.training.local_round import LocalRound
 from domo.training.ready import load_tests, load_train, look, look_of
 from domo.training.task_errors import may_pass, outside, task_errors, told
 from domo.training.task_round import run_task_round
-from domo_client.leftovers import give_back, process_as_it_was
+from domo_client.leftovers import process_as_it_was
 from domo_client.loop.rounds import Outcome
 from domo_client.loop.silo import Silo
 from domo_client.not_yet import NotYet, Pauses, see_folder
@@ -164,7 +164,14 @@ def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tu
     return look(work.task, flat, work.train, work.evaluation, how)
 
 
-def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) -> Outcome | None:
+def run_agent(
+    silo: Silo,
+    options: AgentOptions,
+    ui: Ui,
+    *,
+    once: bool = False,
+    after_run: Callable[[], object] = lambda: None,
+) -> Outcome | None:
     """Take part in runs until interrupted.
 
     Args:
@@ -173,6 +180,7 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
         ui: Told what happens.
         once: Return after the first run that this silo took part in, or declined, or that ended
             before this silo was ready for it. Data that are not there are a reason to decline.
+        after_run: Called when nothing of a run, or of a look at one, is held any more.
 
     Returns:
         How the last run ended; None if it was declined.
@@ -201,7 +209,7 @@ def run_agent(silo: Silo, options: AgentOptions, ui: Ui, *, once: bool = False) 
         except LostRunError as error:
             ui.lost(str(error))
             is_lost = True
-        give_back()
+        after_run()
         if isinstance(outcome, NotYet):
             again_s = pauses.after(offer.run_id, time.monotonic() - began)
             ui.not_ready(offer, outcome.here, again_s)

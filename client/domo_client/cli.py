@@ -93,6 +93,7 @@ def main_command(
 
     from domo_client.agent import AgentOptions, run_agent
     from domo_client.given import check_workers, parse_device, parse_shard
+    from domo_client.leftovers import give_back
     from domo_client.loop.connect import connect
     from domo_client.loop.silo import Silo
     from domo_client.observe.messages import Ui, certificate_note
@@ -155,7 +156,7 @@ def main_command(
                     silo.connection.session.address,
                     SHARED + (LOG_TOO if flags.share_log else LOG_STAYS),
                 )
-                outcome = run_agent(silo, agent_options, ui, once=flags.once)
+                outcome = run_agent(silo, agent_options, ui, once=flags.once, after_run=give_back)
         except KeyboardInterrupt:
             ui.stopped(silo_id)
             return

@@ -1,6 +1,7 @@
 """An agent that waits for the next run holds nothing of the last one."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -35,13 +36,19 @@ DATASET_MB = 160
 def rss_mb(pid: int) -> float:
     """Of a process with its loaders."""
     process = psutil.Process(pid)
-    found = [process, *process.children(recursive=True)]
-    return sum(p.memory_info().rss for p in found) / 1e6
+    total = 0.0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            total += one.memory_info().rss
+    return total / 1e6
 
 
 def loaders(pid: int) -> list[str]:
     """Command lines of its processes, without the one that tidies up Python's shared memory."""
-    found = [" ".join(p.cmdline()) for p in psutil.Process(pid).children(recursive=True)]
+    found = list[str]()
+    for process in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            found.append(" ".join(process.cmdline()))
     return [line for line in found if "resource_tracker" not in line]
 
 
