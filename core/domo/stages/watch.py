@@ -69,7 +69,7 @@ class Watch(threading.Thread):
         self._at: Now | None = None
         self._moves = Moves(self.thread, self._still_s)
         self._seen: Seen | None = None
-        self._longest: dict[str, float] = {}
+        self._limits: dict[str, float] = {}  # by stage, by what it has taken before, seconds
 
     def follow(self) -> None:
         """From now on it is the calling thread that is watched."""
@@ -116,7 +116,7 @@ class Watch(threading.Thread):
             return
         activity = self._moves.look()
         limit = self._moves_s if activity in ("moves", "") else self._still_s
-        limit = max(limit, MULTIPLE * self._longest.get(at.stage, 0.0))
+        limit = max(limit, self._limits.get(at.stage, 0.0))
         known = self._seen is not None and self._seen.stuck
         place = self._seen.place if self._seen else ""
         stuck = known or for_s >= limit
@@ -129,10 +129,10 @@ class Watch(threading.Thread):
             self._say(in_words(self._seen))
 
     def _learn(self, stage: str, took: float, stuck: bool) -> None:
-        longest = self._longest.get(stage, 0.0)
+        before, limit = self._limits.get(stage, 0.0), MULTIPLE * took
         if stuck:  # as long again is to be said again
-            took = min(took, GROWTH * max(self._still_s / MULTIPLE, longest))
-        self._longest[stage] = max(took, longest)
+            limit = min(limit, GROWTH * max(self._still_s, before))
+        self._limits[stage] = max(limit, before)
 
 
 @contextmanager

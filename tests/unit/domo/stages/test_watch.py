@@ -25,6 +25,6 @@ def test_what_hung_once_is_named_when_it_hangs_again() -> None:
             while sum("moves on again" in text for text in said) < times:
                 assert time.monotonic() < end, said
                 threading.Event().wait(0.01)
-        assert watch._longest["model"] <= 4 * STILL_S
+        assert watch._limits["model"] <= 4 * STILL_S
     finally:
         watch.stop()
