@@ -20,7 +20,7 @@ import typer
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
 from domo.names import plain
-from domo.ops.command_app import Version, make_app
+from domo.ops.command_app import CheckLimit, Version, make_app
 from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
@@ -229,13 +229,7 @@ def doctor(
             help="Draw some inputs with their classes, as the model will see them: a PNG."
         ),
     ] = None,
-    limit: Annotated[
-        float | None,
-        typer.Option(
-            min=1,
-            help="Seconds that a check may take [default: 120, 30 if nothing is computed or read].",
-        ),
-    ] = None,
+    limit: CheckLimit = None,
 ) -> None:
     """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
     from domo_client.doctor.doctor import doctor as examine

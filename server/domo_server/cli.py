@@ -21,7 +21,7 @@ from domo.errors import (
     UnknownSiloError,
 )
 from domo.ops.addresses import is_loopback
-from domo.ops.command_app import Version, make_app
+from domo.ops.command_app import CheckLimit, Version, make_app
 from domo.ops.console import confirm, console, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import DONE, OF_STATES
 from domo.ops.logs import setup_logging
@@ -147,13 +147,7 @@ def check(
         bool, typer.Option("--file-only", help="Read the file, look at nothing else.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
-    limit: Annotated[
-        float | None,
-        typer.Option(
-            min=1,
-            help="Seconds that a check may take [default: 120, 30 if nothing is computed or read].",
-        ),
-    ] = None,
+    limit: CheckLimit = None,
 ) -> None:
     """See whether a coordinator could start here with a configuration file; starts nothing."""
     from domo_server.check import check as look

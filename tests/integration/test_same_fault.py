@@ -1,5 +1,7 @@
 """A fault that comes again and again is said once at each end, and whether it may pass."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,10 +47,19 @@ class Fails(Linear):
         return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 
-def failing(folder: Path, error: BaseException) -> dict[str, Any]:
+@contextmanager
+def stalled_by(folder: Path, error: BaseException, words: str) -> Iterator[tuple[Coordinator, str]]:
+    """A run that a silo holds up, as it fails again and again, and what is said of it."""
     Fails.error, Fails.begun, Fails.tries = error, 0, 0
-    task = f"{__name__}:Fails"
-    return own_run(folder, nn.Linear(2, 3), task=task, num_rounds=3)
+    run = own_run(folder, nn.Linear(2, 3), task=f"{__name__}:Fails", num_rounds=3)
+    opts = options(folder, run["task"])
+    with (
+        coordinator(folder, run) as server,
+        agents(server.address, ["site-a"], folder, lambda _: opts),
+    ):
+        server.until("/events", lambda _: Fails.tries > TRIES)
+        path = f"/runs/{server.run_ids[0]}"
+        yield server, server.until(path, lambda r: words in (r["stalled"] or ""))["stalled"]
 
 
 def said(server: Coordinator) -> list[str]:
@@ -58,15 +69,8 @@ def said(server: Coordinator) -> list[str]:
 def test_what_will_not_pass_is_said_so_at_both_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = failing(tmp_path, RuntimeError("no such layer"))
-    opts = options(tmp_path, run["task"])
-    with (
-        coordinator(tmp_path, run) as server,
-        agents(server.address, ["site-a"], tmp_path, lambda _: opts),
-    ):
-        server.until("/events", lambda _: Fails.tries > TRIES)
-        path = f"/runs/{server.run_ids[0]}"
-        stalled = server.until(path, lambda r: "will not pass" in (r["stalled"] or ""))["stalled"]
+    error = RuntimeError("no such layer")
+    with stalled_by(tmp_path, error, "will not pass") as (server, stalled):
         silo = server.until("/silos/site-a", lambda s: s["error_lasts"])
         events = said(server)
         Fails.error = None
@@ -93,15 +97,8 @@ def test_what_will_not_pass_is_said_so_at_both_ends(
 
 
 def test_what_may_pass_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = failing(tmp_path, torch.OutOfMemoryError("CUDA out of memory"))
-    opts = options(tmp_path, run["task"])
-    with (
-        coordinator(tmp_path, run) as server,
-        agents(server.address, ["site-a"], tmp_path, lambda _: opts),
-    ):
-        server.until("/events", lambda _: Fails.tries > TRIES)
-        path = f"/runs/{server.run_ids[0]}"
-        stalled = server.until(path, lambda r: "tries again by" in (r["stalled"] or ""))["stalled"]
+    error = torch.OutOfMemoryError("CUDA out of memory")
+    with stalled_by(tmp_path, error, "tries again by") as (server, stalled):
         events = said(server)
         Fails.error = None
         assert server.ended()["state"] == "FINISHED"

@@ -56,3 +56,11 @@ Version = Annotated[
         "--version", callback=_show, is_eager=True, help="Show the version of domo and exit."
     ),
 ]
+
+CheckLimit = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        help="Seconds that a check may take [default: 120, 30 if nothing is computed or read].",
+    ),
+]
