@@ -527,3 +527,17 @@ class AttendRequest(_message.Message):
 class AttendResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class CertifyRequest(_message.Message):
+    __slots__ = ("request_pem",)
+    REQUEST_PEM_FIELD_NUMBER: _ClassVar[int]
+    request_pem: bytes
+    def __init__(self, request_pem: _Optional[bytes] = ...) -> None: ...
+
+class CertifyResponse(_message.Message):
+    __slots__ = ("certificate_pem", "ca_pem")
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    CA_PEM_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    ca_pem: bytes
+    def __init__(self, certificate_pem: _Optional[bytes] = ..., ca_pem: _Optional[bytes] = ...) -> None: ...

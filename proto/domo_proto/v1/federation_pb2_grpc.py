@@ -64,6 +64,11 @@ class FederationStub(object):
                 request_serializer=domo__proto_dot_v1_dot_federation__pb2.AttendRequest.SerializeToString,
                 response_deserializer=domo__proto_dot_v1_dot_federation__pb2.AttendResponse.FromString,
                 )
+        self.Certify = channel.unary_unary(
+                '/domo_proto.v1.Federation/Certify',
+                request_serializer=domo__proto_dot_v1_dot_federation__pb2.CertifyRequest.SerializeToString,
+                response_deserializer=domo__proto_dot_v1_dot_federation__pb2.CertifyResponse.FromString,
+                )
 
 
 class FederationServicer(object):
@@ -129,6 +134,12 @@ class FederationServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Certify(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FederationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -181,6 +192,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.Attend,
                     request_deserializer=domo__proto_dot_v1_dot_federation__pb2.AttendRequest.FromString,
                     response_serializer=domo__proto_dot_v1_dot_federation__pb2.AttendResponse.SerializeToString,
+            ),
+            'Certify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Certify,
+                    request_deserializer=domo__proto_dot_v1_dot_federation__pb2.CertifyRequest.FromString,
+                    response_serializer=domo__proto_dot_v1_dot_federation__pb2.CertifyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -359,5 +375,22 @@ class Federation(object):
         return grpc.experimental.unary_stream(request, target, '/domo_proto.v1.Federation/Attend',
             domo__proto_dot_v1_dot_federation__pb2.AttendRequest.SerializeToString,
             domo__proto_dot_v1_dot_federation__pb2.AttendResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Certify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/domo_proto.v1.Federation/Certify',
+            domo__proto_dot_v1_dot_federation__pb2.CertifyRequest.SerializeToString,
+            domo__proto_dot_v1_dot_federation__pb2.CertifyResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
