@@ -10,6 +10,7 @@ from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Notifier
+from domo_server.events.repeated import Repeated
 from domo_server.silos.rates import Bucket
 from domo_server.store.store import Store, now_text
 
@@ -42,6 +43,9 @@ class EventLog:
         store: Where events are recorded.
         page: Told once one is.
         counters: Count them.
+
+    Attributes:
+        repeated: Says what is refused before anybody has proved who it is.
     """
 
     def __init__(self, store: Store, page: Notifier, counters: Counters):
@@ -53,6 +57,7 @@ class EventLog:
         self._left_out: dict[str, int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self.recorded = Notifier()
+        self.repeated = Repeated(self._put)
 
     def say(
         self, kind: EventKind, text: str, run_id: str | None = None, silo_id: str | None = None
@@ -60,6 +65,9 @@ class EventLog:
         """Log and record an event, unless its silo causes too many."""
         if silo_id is not None and kind not in NOT_CAUSED and not self._may_cause(silo_id):
             return
+        self._put(kind, text, run_id, silo_id)
+
+    def _put(self, kind: EventKind, text: str, run_id: str | None, silo_id: str | None) -> None:
         log.info("%s", text, extra={"run": run_id, "silo": silo_id})
         self.counters.event(kind, silo_id)
         written = asyncio.get_running_loop().run_in_executor(
@@ -123,4 +131,6 @@ class EventLog:
         if self._telling is not None:
             self._telling.cancel()
             self._tell_left_out()
+        self.repeated.tell()
+        self.repeated.close()
         await asyncio.to_thread(self._thread.shutdown)
