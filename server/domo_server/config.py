@@ -14,6 +14,7 @@ from domo.ops.config_file import load_toml, validate, validate_all
 from domo.run_config import RunConfig
 from domo.storage.home import user_state
 from domo_proto.channel import TlsFiles
+from domo_server.dashboard_config import DashboardTls, networks
 
 PREFIX = "DOMO_SERVER_"
 HookEvent = Literal[
@@ -119,6 +120,10 @@ class ServerConfig(BaseSettings):
     """Addresses that are told what happens."""
     dashboard_url: str | None = Field(None, pattern=r"^https?://\S+$")
     """The page as people reach it, for links in webhooks."""
+    dashboard_tls: DashboardTls | None = None
+    """TLS of the page and of REST."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of the proxies before the page."""
 
     @field_validator("listen", "dashboard")
     @classmethod
@@ -127,6 +132,11 @@ class ServerConfig(BaseSettings):
             return None if address is None else listen_address(address)
         except ConfigError as error:
             raise ValueError(str(error)) from None
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        return networks(given)
 
     @model_validator(mode="after")
     def _safe(self) -> "ServerConfig":
@@ -179,7 +189,7 @@ def load_config(
     names |= {k: f"--{k.replace('_', '-')}" for k in given}
     in_file = server if isinstance(server, dict) else {}
     merged = {**in_file, **environment, **given}
-    for table in ("tls", "trackers"):
+    for table in ("tls", "trackers", "dashboard_tls"):
         if isinstance(in_file.get(table), dict) and table in environment:
             merged[table] = {**in_file[table], **environment[table]}
     file, settings = validate_all(

@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 import grpc
 
 from domo.errors import ConfigError, PortError
-from domo.ops.addresses import is_loopback
+from domo.ops.addresses import is_loopback, joined
 from domo.storage.state_folder import lock_folder
 from domo_proto.certificates import check_pair
 from domo_proto.channel import server_credentials
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, TlsConfig, admin_token
+from domo_server.page_tls import PageTls
 from domo_server.store.database import open_database
 from domo_server.store.lock import AdvisoryLock, sole_use
 from domo_server.store.store import Store
@@ -52,6 +53,7 @@ class Held(NamedTuple):
         page_socket: Bound and listening, for REST and the page.
         credentials: For silos; None: no TLS.
         token: The admin's.
+        page_tls: For the dashboard; None: no TLS.
     """
 
     store: Store
@@ -59,6 +61,7 @@ class Held(NamedTuple):
     page_socket: socket.socket
     credentials: grpc.ServerCredentials | None
     token: str
+    page_tls: PageTls | None
 
 
 @contextlib.asynccontextmanager
@@ -83,7 +86,8 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
         if why := why_taken(config.listen):
             raise taken(config.listen, why)
         credentials = _credentials(config.tls)
-        yield Held(store, lock, page_socket, credentials, admin_token(config.state_dir))
+        page_tls = PageTls(config.dashboard_tls) if config.dashboard_tls else None
+        yield Held(store, lock, page_socket, credentials, admin_token(config.state_dir), page_tls)
 
 
 def taken(address: str, why: str) -> PortError:
@@ -156,11 +160,24 @@ def bind_dashboard(address: str | None) -> socket.socket:
     )
 
 
-def dashboard_url(sock: socket.socket) -> str:
+def dashboard_url(sock: socket.socket, config: ServerConfig | None = None) -> str:
     """Where the dashboard answers on this machine."""
     host, port = sock.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    tls = config is not None and config.dashboard_tls is not None
+    return f"{'https' if tls else 'http'}://{joined(host, port)}"
+
+
+def exposed(config: ServerConfig) -> str:
+    """What has to be said of a dashboard that log-ins reach in clear; empty: nothing."""
+    address = config.dashboard or DEFAULT_DASHBOARD
+    if is_loopback(address) or config.dashboard_tls is not None or config.trusted_proxies:
+        return ""
+    return (
+        f"the dashboard at {address} is reachable from other machines without TLS: whoever is on "
+        f"the way can read tokens and log-ins. Set [server.dashboard_tls], or have a proxy end TLS "
+        "before it and name that proxy in trusted_proxies"
+    )
 
 
 def dashboard_hosts(sock: socket.socket, config: ServerConfig) -> list[str] | None:

@@ -29,7 +29,15 @@ from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.monitor import Watch
 from domo_server.rpc.control import FederationServicer
 from domo_server.rpc.data import DataServicer, data_handlers
-from domo_server.startup import Held, Started, dashboard_hosts, dashboard_url, taken, why_taken
+from domo_server.startup import (
+    Held,
+    Started,
+    dashboard_hosts,
+    dashboard_url,
+    exposed,
+    taken,
+    why_taken,
+)
 from domo_server.store.lock import KEEP_S, AdvisoryLock
 from domo_server.store.store import Store
 from domo_server.view.metrics import CoordinatorMetrics
@@ -89,10 +97,15 @@ async def run(
         ending.callback(coordinator.events.hurry)  # before: webhooks wait for what is recorded
         metrics = CoordinatorMetrics(coordinator, view)
         hosts = dashboard_hosts(held.page_socket, config)
-        app = create_app(view, view, held.token, hosts, metrics.text)
-        page = DashboardServer(app, *held.page_socket.getsockname()[:2])
+        app = create_app(
+            view, view, held.token, hosts, metrics.text, trusted_proxies=config.trusted_proxies
+        )
+        host, port = held.page_socket.getsockname()[:2]
+        page = DashboardServer(app, host, port, held.page_tls)
         page_task = asyncio.create_task(page.serve(sockets=[held.page_socket]))
-        url = dashboard_url(held.page_socket)
+        url = dashboard_url(held.page_socket, config)
+        if words := exposed(config):
+            log.warning("%s", words)
         if config.tls is not None:
             coordinator.expiry.take_own(config.tls.cert)
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")

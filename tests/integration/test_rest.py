@@ -692,7 +692,7 @@ def test_a_browser_gets_a_page_where_a_program_gets_json(app: FastAPI) -> None:
     refused(get(app, "/none", headers=DOCUMENT), 404, "not_found")
 
 
-def test_login_by_form_and_logout(app: FastAPI) -> None:
+def test_login_by_form_and_logout(app: FastAPI, federation: Federation) -> None:
     def send(token: str, **headers: str) -> httpx.Response:
         return ask(app, "POST", "/login", data={"token": token}, headers=headers)
 
@@ -700,7 +700,10 @@ def test_login_by_form_and_logout(app: FastAPI) -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert dict(answer.cookies) == COOKIE
     assert "secure" not in answer.headers["set-cookie"].lower()
-    behind = send(TOKEN, **{"X-Forwarded-Proto": "https"})
+    told = {"X-Forwarded-Proto": "https"}
+    assert "secure" not in send(TOKEN, **told).headers["set-cookie"].lower()  # by just anybody
+    proxied = create_app(federation, federation, TOKEN, trusted_proxies=["127.0.0.1"])
+    behind = ask(proxied, "POST", "/login", data={"token": TOKEN}, headers=told)
     assert "; secure" in behind.headers["set-cookie"].lower()
     refused(send("wrong"), 401, "unauthorized", "not the token of this coordinator")
     refused(send(""), 401, "unauthorized")

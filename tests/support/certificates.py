@@ -7,10 +7,11 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Authority:
         self.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: tuple[float, float]
+        self, subject: x509.Name, key: Key, days: tuple[float, float]
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
@@ -57,12 +58,20 @@ class Authority:
             .not_valid_after(now + days[1] * DAY)
         )
 
-    def sign(self, common_name: str, *names: str, days: tuple[float, float] | None = None) -> Pair:
+    def sign(
+        self,
+        common_name: str,
+        *names: str,
+        days: tuple[float, float] | None = None,
+        of_rsa: bool = False,
+    ) -> Pair:
         """A certificate with subject alternative names: DNS names and IP addresses.
 
         It is valid as long as the CA, or from and until `days` from now.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key: Key = ec.generate_private_key(ec.SECP256R1())
+        if of_rsa:
+            key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         alternatives: list[x509.GeneralName] = []
         for name in names:
             try:

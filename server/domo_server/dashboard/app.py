@@ -18,6 +18,7 @@ from domo.api.schema import StreamMessage
 from domo.ops.prometheus import CONTENT_TYPE
 from domo_server.dashboard.access.admin import Admin
 from domo_server.dashboard.access.login import login_routes
+from domo_server.dashboard.access.peer import BehindProxies
 from domo_server.dashboard.change_routes import change_routes
 from domo_server.dashboard.errors import add_error_handlers
 from domo_server.dashboard.middleware import Guard
@@ -25,6 +26,7 @@ from domo_server.dashboard.openapi_examples import errors, other
 from domo_server.dashboard.read_routes import read_routes
 from domo_server.dashboard.stream import StreamHub
 from domo_server.dashboard.strict import known_query
+from domo_server.page_tls import PageTls
 from domo_server.view.interfaces import Control, ReadModel
 
 CLOSE_S = 5
@@ -43,6 +45,7 @@ def create_app(
     admin_token: str,
     allowed_hosts: Sequence[str] | None = None,
     metrics: Callable[[], Awaitable[bytes]] | None = None,
+    trusted_proxies: Sequence[str] = (),
 ) -> FastAPI:
     """Make the application.
 
@@ -55,6 +58,7 @@ def create_app(
         allowed_hosts: Host names that are answered, without ports, as protection against DNS
             rebinding; from `domo_server.startup.dashboard_hosts`. None: any.
         metrics: What /metrics answers; None: there is no such route.
+        trusted_proxies: Addresses and networks whose `X-Forwarded-*` headers are believed.
 
     Raises:
         ConfigError: The admin token is empty.
@@ -72,6 +76,7 @@ def create_app(
     )
     app.state.streams = streams
     app.add_middleware(Guard, allowed_hosts=allowed_hosts)
+    app.add_middleware(BehindProxies, trusted=trusted_proxies)  # the last one added is outermost
     add_error_handlers(app)
     strict = [Depends(known_query)]
     app.include_router(read_routes(read, streams), prefix="/api/v1", dependencies=strict)
@@ -142,25 +147,15 @@ class DashboardServer(uvicorn.Server):
         app: From `create_app`.
         host: Address to bind.
         port: Port to bind; 0 takes a free one.
-        ssl_certfile: Certificate chain for HTTPS.
-        ssl_keyfile: Its key.
+        tls: For HTTPS.
     """
 
-    def __init__(
-        self,
-        app: FastAPI,
-        host: str,
-        port: int,
-        ssl_certfile: str | None = None,
-        ssl_keyfile: str | None = None,
-    ):
+    def __init__(self, app: FastAPI, host: str, port: int, tls: PageTls | None = None):
         super().__init__(
             uvicorn.Config(
                 app,
                 host=host,
                 port=port,
-                ssl_certfile=ssl_certfile,
-                ssl_keyfile=ssl_keyfile,
                 log_config=None,  # the coordinator's logging is set up already
                 access_log=False,
                 server_header=False,
@@ -170,6 +165,9 @@ class DashboardServer(uvicorn.Server):
             )
         )
         self._app = app
+        if tls is not None:
+            self.config.load()  # which would make a context of its own from the names of files
+            self.config.ssl = tls.context
 
     @property
     def port(self) -> int:

@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse
 
 from domo_server.dashboard.access.admin import HOW, Admin
 from domo_server.dashboard.access.pages import login_page, wants_page
+from domo_server.dashboard.access.peer import is_https
 from domo_server.dashboard.errors import ApiError
 from domo_server.dashboard.openapi_examples import errors
 
@@ -49,7 +50,7 @@ def login_routes(admin: Admin) -> APIRouter:
             admin.cookie,
             httponly=True,
             samesite="strict",
-            secure=_is_https(request),
+            secure=is_https(request),
         )
         return response
 
@@ -94,17 +95,11 @@ def login_routes(admin: Admin) -> APIRouter:
         admin.refuse_other_sites(request)
         response = RedirectResponse("/", 303)
         response.delete_cookie(
-            admin.cookie_name, httponly=True, samesite="strict", secure=_is_https(request)
+            admin.cookie_name, httponly=True, samesite="strict", secure=is_https(request)
         )
         return response
 
     return router
-
-
-def _is_https(request: Request) -> bool:
-    """Whether the browser speaks TLS, to this server or to a proxy before it."""
-    proxied = request.headers.get("x-forwarded-proto", "").lower()
-    return "https" in (request.url.scheme, proxied)
 
 
 async def _form_token(request: Request) -> str:
