@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from domo.errors import ConfigError
+from domo.errors import AccessError, ConfigError
 from domo.ops.findings import (
     Finding,
     ok,
@@ -29,6 +29,12 @@ from domo_proto.channel import read_pem
 
 SOON_S = 14 * 86_400
 """A certificate that ends so soon is worth a word."""
+
+
+class CertificateError(AccessError):
+    """A certificate, a key or a CA keeps two ends apart; the text says whose, and why."""
+
+    code = "certificate"
 
 
 def read_certificates(path: Path, what: str) -> Sequence[x509.Certificate]:

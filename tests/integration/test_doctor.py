@@ -348,7 +348,7 @@ def test_another_grpc_server(plain: Coordinator, images: Path, tmp_path: Path) -
 def test_a_port_that_says_nothing(
     plain: Coordinator, images: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("domo_client.doctor.checks.dial.CONNECT_S", 0.3)
+    monkeypatch.setattr("domo_client.identity.dial.CONNECT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = "{}:{}".format(*mute.getsockname())
         outcome = doctor(*flags(address, tmp_path, images, "--dashboard", plain.url))

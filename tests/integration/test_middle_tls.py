@@ -20,9 +20,9 @@ from tests.support.live.coordinator import Coordinator, coordinator
 ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
 ROWS = {
     "plaintext": "it does not speak TLS",
-    "stranger": "its certificate is not signed by a CA that is trusted here",
-    "expired": "its certificate has expired, or this machine's clock is wrong",
-    "elsewhere": "its certificate is for another name than the one given here",
+    "stranger": "the coordinator's certificate is not signed by a CA in",
+    "expired": "the coordinator's certificate expired on",
+    "elsewhere": "the coordinator's certificate is for elsewhere.example, not for 127.0.0.1",
     "alert": "the TLS handshake failed",
 }
 
@@ -79,5 +79,5 @@ def test_it_passes(ends: Ends, name: str, monkeypatch: pytest.MonkeyPatch) -> No
                 time.sleep(0.02)
             between.passes(ends.own.address)
             assert waiting.result(60) is None
-    text = f"^no coordinator answers at {between.address} \\({re.escape(ROWS[name])}"
+    text = f"^(no coordinator answers at {between.address} \\()?{re.escape(ROWS[name])}"
     assert re.match(text, next(one for one in said if ROWS[name] in one))

@@ -10,8 +10,14 @@ import torch
 from torch import nn
 
 import domo_client
-from domo.errors import AccessError, ConfigError, CoordinatorUnavailableError
+from domo.errors import (
+    AccessError,
+    ConfigError,
+    CoordinatorUnavailableError,
+    DomoError,
+)
 from domo_client.loop.silo import Silo
+from domo_proto.certificates import CertificateError
 from domo_proto.channel import TlsFiles
 from tests.support.certificates import Authority, Pair
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
@@ -72,9 +78,17 @@ def join(
     )
 
 
-def refused(server: Coordinator, folder: Path, tls: TlsFiles | None, text: str) -> None:
-    with pytest.raises(CoordinatorUnavailableError, match=f"^{text}$"):
-        join(server, folder, tls, wait_s=0.1)
+def refused(
+    server: Coordinator,
+    folder: Path,
+    tls: TlsFiles | None,
+    text: str,
+    kind: type[DomoError] = CertificateError,
+) -> None:
+    """What passes by itself is tried for a while, and a certificate is named at once."""
+    wait_s = 60 if kind is CertificateError else 0.1
+    with pytest.raises(kind, match=f"^{text}$"):
+        join(server, folder, tls, wait_s=wait_s)
     assert server.get("/silos") == []
 
 
@@ -122,47 +136,73 @@ def days_left(end: str) -> int:
 
 
 def test_plain_text_to_a_tls_port(one_way: Coordinator, tmp_path: Path) -> None:
-    refused(one_way, tmp_path, None, HUNG_UP)
+    refused(one_way, tmp_path, None, HUNG_UP, CoordinatorUnavailableError)
 
 
 def test_a_coordinator_of_another_ca(one_way: Coordinator, papers: Papers, tmp_path: Path) -> None:
-    text = (
-        r"no coordinator answers at \S+ \(its certificate is not signed by a CA that is trusted "
-        r"here; --tls-ca names the CA's file\)"
+    files = papers.stranger.cert
+    refused(one_way, tmp_path, TlsFiles(ca=files), wrong_ca(files))
+
+
+def wrong_ca(file: Path) -> str:
+    return (
+        rf"the coordinator's certificate is not signed by a CA in {file}, but by CN=ca: the wrong "
+        r"CA; ask the admin for the CA's file and give it as --tls-ca"
     )
-    refused(one_way, tmp_path, TlsFiles(ca=papers.stranger.cert), text)
 
 
 def test_a_coordinator_of_a_ca_with_the_same_name(one_way: Coordinator, tmp_path: Path) -> None:
     twin = Authority(tmp_path / "twin", "ca")
-    text = (
-        r"no coordinator answers at \S+ \(the TLS handshake failed; --tls-ca must name the CA of "
-        r"its certificate\)"
-    )
-    refused(one_way, tmp_path, TlsFiles(ca=twin.cert), text)
+    refused(one_way, tmp_path, TlsFiles(ca=twin.cert), wrong_ca(twin.cert))
 
 
 def test_a_coordinator_under_another_name(papers: Papers, tmp_path: Path) -> None:
     elsewhere = papers.ca.sign("elsewhere", "coordinator.example")
     with coordinator(tmp_path, tls=tls_of(papers, False, elsewhere)) as server:
         text = (
-            r"no coordinator answers at \S+ \(its certificate is for another name than the one "
-            r"given here\)"
+            r"the coordinator's certificate is for coordinator.example, not for 127.0.0.1; give "
+            r"one of these as --server, or have one made for the name in use"
         )
         refused(server, tmp_path, TlsFiles(ca=papers.ca.cert), text)
+
+
+@pytest.mark.parametrize(
+    ("days", "text"), [((-9, -2), "expired on"), ((2, 9), "is not valid before")]
+)
+def test_a_coordinators_certificate_that_does_not_hold_now(
+    papers: Papers, tmp_path: Path, days: tuple[float, float], text: str
+) -> None:
+    pair = papers.ca.sign("other-days", "127.0.0.1", days=days)
+    with coordinator(tmp_path, tls=tls_of(papers, False, pair)) as server:
+        said = rf"the coordinator's certificate {text} \S+ \S+ UTC; .*clock.*"
+        refused(server, tmp_path, TlsFiles(ca=papers.ca.cert), said)
+
+
+@pytest.mark.parametrize(
+    ("days", "text"), [((-9, -2), "expired on"), ((2, 9), "is not valid before")]
+)
+def test_an_own_certificate_that_does_not_hold_now(
+    papers: Papers, tmp_path: Path, days: tuple[float, float], text: str
+) -> None:
+    """It is seen before anybody is dialled."""
+    pair = papers.ca.sign("mine", "site-a", days=days)
+    tls = TlsFiles(papers.ca.cert, pair.cert, pair.key)
+    with pytest.raises(CertificateError, match=rf"^the own certificate {pair.cert} {text} .*; .*"):
+        domo_client.connect("127.0.0.1:1", "site-a", state_dir=tmp_path / "state", tls=tls)
+    assert not (tmp_path / "state").exists()
 
 
 def test_tls_to_a_plain_port(papers: Papers, tmp_path: Path) -> None:
     with coordinator(tmp_path) as server:
         text = r"no coordinator answers at \S+ \(it does not speak TLS\)"
-        refused(server, tmp_path, TlsFiles(ca=papers.ca.cert), text)
+        refused(server, tmp_path, TlsFiles(ca=papers.ca.cert), text, CoordinatorUnavailableError)
 
 
 def test_another_silos_certificate(mutual: Coordinator, papers: Papers, tmp_path: Path) -> None:
     mine = TlsFiles(papers.ca.cert, papers.site_a.cert, papers.site_a.key)
     text = (
-        r"^this certificate is for site-a, not for site-b; the silo's name must be in it "
-        r"\(subject alternative name\)$"
+        r"^the own certificate is for site-a, not for site-b; give the --name that is in it, or "
+        r"have one made with this name \(subject alternative\)$"
     )
     with pytest.raises(AccessError, match=text):
         join(mutual, tmp_path, mine, "site-b")
@@ -172,12 +212,19 @@ def test_another_silos_certificate(mutual: Coordinator, papers: Papers, tmp_path
 def test_no_certificate_where_one_is_wanted(
     mutual: Coordinator, papers: Papers, tmp_path: Path
 ) -> None:
-    refused(mutual, tmp_path, TlsFiles(ca=papers.ca.cert), HUNG_UP)
+    text = (
+        r"\S+ hangs up: it wants a certificate of the silo \(mTLS\); domo-client enroll makes one; "
+        r"or give --tls-cert and --tls-key"
+    )
+    refused(mutual, tmp_path, TlsFiles(ca=papers.ca.cert), text)
 
 
 def test_a_certificate_of_another_ca(mutual: Coordinator, papers: Papers, tmp_path: Path) -> None:
     forged = papers.stranger.sign("site-a", "site-a")
-    refused(mutual, tmp_path, TlsFiles(papers.ca.cert, forged.cert, forged.key), HUNG_UP)
+    text = (
+        rf"\S+ hangs up on the own certificate {forged.cert}, signed by CN=stranger; it must be .*"
+    )
+    refused(mutual, tmp_path, TlsFiles(papers.ca.cert, forged.cert, forged.key), text)
 
 
 def test_a_session_is_not_usable_with_another_silos_certificate(

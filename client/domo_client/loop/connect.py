@@ -11,6 +11,7 @@ from domo.ops.console import complain
 from domo.stages.now import end, in_stage
 from domo.stages.watch import Watch
 from domo.storage.home import temporary_in, user_state
+from domo_client.identity.tls import check_own
 from domo_client.loop.silo import Silo
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import FIRST_CONNECT_S, Session
@@ -59,6 +60,7 @@ def connect(
     Raises:
         ConfigError: A bad address, no TLS to another machine without `insecure`, or no folder for
             the state.
+        CertificateError: A certificate, key or CA of either end will not do; the text says which.
         StateError: The state folder is in use.
         CoordinatorUnavailableError: Nobody answers.
         SiloConflictError: The name is taken.
@@ -77,6 +79,8 @@ def connect(
             "change the model. Give --tls-ca (and --tls-cert, --tls-key), or --insecure on a "
             "network that you trust"
         )
+    if tls is not None:
+        check_own(tls, silo)
 
     def trouble(text: str) -> None:
         journal.warning("network: %s", text, extra={"silo": silo})

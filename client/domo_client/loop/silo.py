@@ -40,7 +40,7 @@ from domo_client.loop.outbox import Outbox
 from domo_client.loop.rounds import Outcome, Rounds
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import MissedRunError, Offer, UnknownRunError
-from domo_client.rpc.presence import Presence
+from domo_client.rpc.presence import Attendance
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import describe, sendable
 from domo_client.telemetry.log_tail import LogTail
@@ -82,8 +82,7 @@ class Silo:
         self._reporter.note(logging.INFO, joined)
         self._reporter.beat()
         self._reporter.start()
-        self._presence = Presence(connection.session)
-        self._presence.start()
+        self._presence = Attendance(connection.session)
         self._outbox = Outbox(connection, state, self._reporter, self._closed)
         connection.data.vectors.on_damage = self._note_damage
 

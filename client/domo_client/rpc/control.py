@@ -92,7 +92,7 @@ class Control:
     """
 
     def __init__(self, session: Session):
-        self._session, self._stub = session, session.stub
+        self._session = session
         self.not_offered = ""
         """Why the run under way is not for this silo, as the coordinator said last."""
 
@@ -105,7 +105,7 @@ class Control:
             UnknownRunError: It has settings, or defaults, that are not known here.
         """
         request = pb.WaitForRunRequest(told=self.not_offered)
-        answer = self._ask(self._stub.WaitForRun, request, self._session.long_poll_s)
+        answer = self._ask("WaitForRun", request, self._session.long_poll_s)
         self.not_offered = " ".join(shown(answer.text[:MOST_TEXT]).split())
         if not answer.HasField("offer"):
             return None
@@ -136,7 +136,7 @@ class Control:
             num_eval_samples=num_eval_samples,
             meaning_json=meaning.to_json(),
         )
-        answer = self._ask(self._stub.Enroll, request)
+        answer = self._ask("Enroll", request)
         if answer.meaning_json:
             wanted = Meaning.from_json(answer.meaning_json, MOST_WANTED)
             listed, same_code = offer.config.classes is not None, offer.config.same_code
@@ -147,7 +147,7 @@ class Control:
 
     def decline(self, run_id: str, reason: str, code: str = "") -> None:
         """Say that this silo will not take part, and why."""
-        self._ask(self._stub.Decline, pb.DeclineRequest(run_id=run_id, reason=reason, code=code))
+        self._ask("Decline", pb.DeclineRequest(run_id=run_id, reason=reason, code=code))
 
     def report_evaluation(
         self, run_id: str, model_index: int, model_digest: str, sums: Measured
@@ -164,7 +164,7 @@ class Control:
             model_digest=bytes.fromhex(model_digest),
             metrics=metrics,
         )
-        self._ask(self._stub.ReportEvaluation, request)
+        self._ask("ReportEvaluation", request)
 
     def _takes(self, name: str, one: Sum | Table) -> bool:
         takes = isinstance(one, Sum) or self._session.tables
@@ -200,23 +200,23 @@ class Control:
             fields["doing"] = pb.Doing(stage=stage, for_s=for_s, activity=activity, stuck=stuck)
         fields |= {"bytes_sent": counts.bytes_sent, "bytes_received": counts.bytes_received}
         said = fields["network"] = counts.network
-        answer = self._session.once(self._naming(self._stub.Report, pb.ReportRequest(**fields)))
+        answer = self._session.once(self._naming("Report", pb.ReportRequest(**fields)))
         if counts.network == said:
             counts.network = ""
         counts.heard_at = time.monotonic()
         self._session.report_after(answer.next_s)
         return str(pb.Directive.Name(answer.directive))
 
-    def _ask(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:
+    def _ask(self, name: str, request: Any, hold_s: float = 0.0) -> Any:
         """Make a call, as often as it takes."""
-        return self._session.ask(self._naming(method, request, hold_s))
+        return self._session.ask(self._naming(name, request, hold_s))
 
-    def _naming(self, method: Any, request: Any, hold_s: float = 0.0) -> Callable[[str], Any]:
+    def _naming(self, name: str, request: Any, hold_s: float = 0.0) -> Callable[[str], Any]:
         """A call whose request names the session that there is when it is made."""
 
         def call(token: str) -> Any:
             request.session = token
-            return self._session.call(method, request, hold_s)
+            return self._session.call(name, request, hold_s)
 
         return call
 

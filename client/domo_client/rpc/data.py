@@ -58,9 +58,6 @@ class Data:
 
     def __init__(self, session: Session, state: SiloState):
         self._session, self._state = session, state
-        name = "/domo_proto.v1.FederationData/"
-        self._fetch: Any = session.channel.unary_stream(name + "FetchRound")
-        self._submit: Any = session.channel.stream_unary(name + "SubmitUpdate")
         self.vectors = Vectors(session, state)
         self.round_told = 0
         self._reached = ("", 0)
@@ -113,9 +110,11 @@ class Data:
             return fetched
 
         hold_s = self._session.long_poll_s + CALL_S
-        return self._watched(
-            lambda watch: read(watch.guard(self._fetch(request, timeout=TRANSFER_S)), watch), hold_s
-        )
+        with self._session.line() as line:
+            return self._watched(
+                lambda watch: read(watch.guard(line.fetch(request, timeout=TRANSFER_S)), watch),
+                hold_s,
+            )
 
     def _watched(self, work: Callable[[Watchdog], T], first_s: float) -> T:
         """Make a data rpc under a watchdog; its errors are `DomoError`."""
@@ -153,7 +152,7 @@ class Data:
         self, session: str, update: PendingUpdate, data: Sequence[memoryview] | None
     ) -> tuple[str, str]:
         status = self._session.call(
-            self._session.stub.UploadStatus,
+            "UploadStatus",
             pb.UploadStatusRequest(
                 session=session,
                 run_id=update.run_id,
@@ -179,12 +178,12 @@ class Data:
 
         def send(watch: Watchdog) -> bytes:
             frames = self._frames(header.SerializeToString(), update, data, status.offset, watch)
-            answer = watch.guard(self._submit.future(frames, timeout=TRANSFER_S)).result()
+            answer = watch.guard(line.submit.future(frames, timeout=TRANSFER_S)).result()
             if answer is None:
                 raise CoordinatorUnavailableError(empty(self._session.address))
             return bytes(answer)
 
-        with self._session.counts.timed("uploading"):
+        with self._session.line() as line, self._session.counts.timed("uploading"):
             response = parse(pb.SubmitResponse, self._watched(send, STALL_S))
         if response.state not in KNOWN:
             raise ProtocolError(f"the coordinator says state {response.state} of an update")

@@ -25,11 +25,13 @@ class Presence(threading.Thread):
 
     Args:
         session: Kept alive by the heartbeat.
+        before: Ends once this one is heard: at no moment there is none.
     """
 
-    def __init__(self, session: Session):
+    def __init__(self, session: Session, before: "Presence | None" = None):
         super().__init__(name="presence", daemon=True)
         self._session, self._stopped = session, threading.Event()
+        self._before, self._call = before, None
 
     def run(self) -> None:
         """Until `stop`."""
@@ -37,8 +39,15 @@ class Presence(threading.Thread):
         while not self._stopped.is_set():
             pause_s = PAUSE_S
             try:
-                for _ in session.stub.Attend(pb.AttendRequest(session=session.token)):
-                    pass
+                with session.line() as line:
+                    call = line.stub.Attend(pb.AttendRequest(session=session.token))
+                    self._call = call
+                    if self._stopped.is_set():
+                        call.cancel()
+                    call.initial_metadata()  # it is heard
+                    self._relieve()
+                    for _ in call:
+                        pass
             except grpc.RpcError as error:
                 log.debug("presence: %s", error)
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
@@ -47,6 +56,43 @@ class Presence(threading.Thread):
                 return
             self._stopped.wait(pause_s)  # the session is over, or the coordinator
 
+    def _relieve(self) -> None:
+        if self._before is not None:
+            self._before.end()
+            self._before = None
+
     def stop(self) -> None:
         """End the thread, once its stream is over."""
         self._stopped.set()
+
+    def end(self) -> None:
+        """End the thread with its stream."""
+        self._stopped.set()
+        if self._call is not None:
+            self._call.cancel()
+
+
+class Attendance:
+    """The stream of now; another one takes its place without a gap.
+
+    Args:
+        session: As for `Presence`.
+    """
+
+    def __init__(self, session: Session):
+        self._session, self._now = session, Presence(session)
+        session.on_moved = self._anew
+        self._now.start()
+
+    def _anew(self) -> None:
+        """Calls go over another channel: so does the stream."""
+        self._now = Presence(self._session, self._now)
+        self._now.start()
+
+    def stop(self) -> None:
+        """End it, once its stream is over."""
+        self._now.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has ended."""
+        self._now.join(timeout_s)

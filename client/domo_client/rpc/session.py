@@ -19,18 +19,25 @@ from tenacity import (
 )
 
 import domo
-from domo.errors import CoordinatorUnavailableError, DomoError, SiloConflictError, VersionError
+from domo.errors import (
+    CoordinatorUnavailableError,
+    DomoError,
+    SiloConflictError,
+    VersionError,
+)
 from domo.ops.words import duration
+from domo_client.identity.look import Look
+from domo_client.rpc.line import Line
 from domo_client.telemetry.counts import Counts
 from domo_client.telemetry.describe import describe, sendable
 from domo_proto import PRESENCE, PROTOCOL_VERSION
-from domo_proto.channel import TlsFiles, make_channel
+from domo_proto.certificates import CertificateError
+from domo_proto.channel import TlsFiles
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import SessionError, from_rpc
 from domo_proto.heard import empty
 from domo_proto.tables import TABLES
 from domo_proto.v1 import federation_pb2 as pb
-from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -43,18 +50,20 @@ CALL_S = 30.0
 """Deadline of a control call, beyond what the coordinator may hold it."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S, JITTER_S = 0.2, 15.0, 1.0
 """Between attempts."""
+READY_S = 10.0
+"""How long a new connection may take before this silo stays with the one that it has."""
 MOST_INTERVAL_S, MOST_HOLD_S = 3600.0, 300.0
 """A coordinator that wants to hear less often, or to hold a call for longer, is not believed."""
 
 
 class Session:
-    """A channel with a session that is opened again whenever it is lost.
+    """A session that is opened again whenever it is lost, over a channel that may be another later.
 
     Args:
         address: host:port.
         silo_id: The silo's name.
         instance_id: That of its state folder.
-        tls: PEM files; None: no TLS.
+        tls: PEM files, read again by `move`; None: no TLS.
         role: `trainer` or `evaluator`.
         device: What it trains on, in words.
         first_connect_s: How long to try before the first success; None: for as long as it takes.
@@ -71,6 +80,7 @@ class Session:
         refused: Why this silo was not let in again, as another one has its name; empty: it may.
         counts: What was done over it.
         advanced: Grows when a transfer has got further than ever: pauses begin anew.
+        on_moved: Told when calls go over a new channel.
     """
 
     def __init__(
@@ -91,8 +101,10 @@ class Session:
         self._first_connect_s = first_connect_s
         self._wants_zstd, self.zstd = compression == "zstd", False
         self.tables = False
-        self.channel = make_channel(address, tls)
-        self.stub = pb_grpc.FederationStub(self.channel)  # type: ignore[no-untyped-call]
+        self.tls, self._line = tls, Line(address, tls)
+        self._switching, self._retired = threading.Lock(), list[Line]()
+        self._look = Look(address, tls, silo_id)
+        self.on_moved: Callable[[], None] = lambda: None
         self.token = ""
         self._lock = threading.Lock()
         self.closed = False
@@ -102,21 +114,55 @@ class Session:
         self.counts = Counts()
         self.advanced = 0
 
+    def line(self) -> Line:
+        """The channel of now, for one call: `with session.line() as line`."""
+        with self._switching:
+            return self._line.begin()
+
+    def move(self) -> None:
+        """Let all new calls go over a new channel, with the files of now; those under way end.
+
+        Raises:
+            ConfigError: The files cannot be read.
+            CertificateError, CoordinatorUnavailableError: Nobody takes the new connection: all
+                stays as it is.
+        """
+        line = Line(self.address, self.tls)
+        if not line.is_ready(READY_S):
+            line.close()
+            if why := self._look.why(anew=True):
+                raise CertificateError(why)
+            raise CoordinatorUnavailableError(f"no coordinator answers at {self.address}")
+        with self._switching:
+            old, self._line = self._line, line
+        self._retired = [*self._retired[-1:], old]
+        self.on_moved()
+        old.retire()
+
     def join(self) -> None:
         """Open a session.
 
         Raises:
             CoordinatorUnavailableError: Nobody answered in `first_connect_s`.
+            CertificateError: TLS fails, and not for a while only.
             SiloConflictError, VersionError, AccessError: As the text says.
         """
         with self._lock:
             longest = self._first_connect_s
             stop = stop_never if longest is None else stop_after_delay(longest)
-            self._retry(self._join, stop, longest)
+            self._retry(self._first_join, stop, longest)
+
+    def _first_join(self) -> None:
+        try:
+            self._join()
+        except CoordinatorUnavailableError as error:
+            if error.elsewhere and (why := self._look.why()):
+                raise CertificateError(why) from None
+            raise
 
     def _join(self) -> None:
         answer = self.call(
-            self.stub.Join,
+            "Join",
             pb.JoinRequest(
                 protocol_version=PROTOCOL_VERSION,
                 software_version=domo.__version__,
@@ -158,10 +204,12 @@ class Session:
                     self.refused = str(error)
                     raise
 
-    def call(self, method: Any, request: Any, hold_s: float = 0.0) -> Any:
-        """One call, once; `hold_s` is how long the coordinator may hold it."""
+    def call(self, name: str, request: Any, hold_s: float = 0.0) -> Any:
+        """One call of a control rpc, once; `hold_s` is how long the coordinator may hold it."""
         try:
-            answer = method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
+            with self.line() as line:
+                method = getattr(line.stub, name)
+                answer = method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
             if answer is None:
                 raise CoordinatorUnavailableError(empty(self.address))
             return answer
@@ -183,11 +231,13 @@ class Session:
             self.counts.retries += 1
             error = state.outcome.exception() if state.outcome else None
             self.counts.network = "" if error is None else describe(error)
+            unmarked = isinstance(error, CoordinatorUnavailableError) and error.elsewhere
+            text = (self._look.why() if unmarked else "") or str(error)
             wait = state.next_action.sleep if state.next_action else 0.0
             for_s = time.monotonic() - began
             so_far = f", for {duration(for_s)} now" if for_s >= 1 else ""
             until = "" if longest_s is None else f", given up after {duration(longest_s)}"
-            self._on_trouble(f"{error}; trying again in {wait:.0f} s{so_far}{until}")
+            self._on_trouble(f"{text}; trying again in {wait:.0f} s{so_far}{until}")
 
         retrying = Retrying(
             retry=retry_if_exception(self._may_retry),
@@ -239,8 +289,9 @@ class Session:
         try:
             if self.token:
                 request = pb.LeaveRequest(session=self.token, reason=sendable(reason))
-                self.stub.Leave(request, timeout=LEAVE_S)
+                self._line.stub.Leave(request, timeout=LEAVE_S)
         except grpc.RpcError:
             log.debug("nobody heard the goodbye")
         finally:  # also where its operator does not wait for the goodbye
-            self.channel.close()
+            for line in (*self._retired, self._line):
+                line.close()

@@ -44,12 +44,7 @@ from domo_server.store.rows import Enrolment
 
 MOST_NOTES = 4
 """Of a silo in one heartbeat."""
-UPLOADS = {
-    "absent": pb.ABSENT,
-    "partial": pb.PARTIAL,
-    "accepted": pb.ACCEPTED,
-    "stale": pb.STALE,
-}
+UPLOADS = {"absent": pb.ABSENT, "partial": pb.PARTIAL, "accepted": pb.ACCEPTED, "stale": pb.STALE}
 PHASES: dict[int, SiloPhase] = {
     pb.IDLE: "idle",
     pb.WAITING: "waiting",
@@ -282,14 +277,15 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Attend(self, request: pb.AttendRequest, context: Context) -> None:
         """Open for as long as the silo is there: it is cancelled when the connection breaks."""
         session = self._callers.session(request.session, context)
-        sessions, changes = self._coordinator.sessions, self._coordinator.changes
-        hold_s = self._coordinator.long_poll_s
+        coordinator, sessions = self._coordinator, self._coordinator.sessions
+        changes, hold_s = coordinator.changes, coordinator.long_poll_s
 
         def over() -> bool | None:
-            return self._coordinator.stopping or not sessions.is_current(session) or None
+            return coordinator.stopping or not sessions.is_current(session) or None
 
         session.attending, session.attended = session.attending + 1, True
         try:
+            await context.send_initial_metadata(())  # heard: the one before it may end
             while not await changes.silos.until(over, hold_s, session.silo_id):
                 await context.write(pb.AttendResponse())
         except BaseException:  # cancelled, or nobody is there to write to

@@ -24,12 +24,13 @@ from domo.ops.findings import (
     warning,
 )
 from domo_client.doctor.checks import Facts, Setup
-from domo_client.doctor.checks.dial import (
+from domo_client.given import parse_shard
+from domo_client.identity.dial import (
     ProxyRefusedError,
     dial,
+    reason,
     spoken_without_tls,
 )
-from domo_client.given import parse_shard
 from domo_client.loop.connect import COMPRESSIONS
 from domo_proto import PROTOCOL_VERSION
 from domo_proto.channel import CLIENT_OPTIONS, make_channel
@@ -114,13 +115,6 @@ def _no_proxy(setup: Setup) -> Finding:
     given = [v for v in variables if os.environ.get(v)]
     why = f"{', '.join(given)}: none of them concerns {setup.host}"
     return ok(why if given else "no proxy variable is set")
-
-
-def reason(error: OSError) -> str:
-    """Why a connection failed, in a few words."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return (error.strerror or str(error)).lower()
 
 
 def name(setup: Setup, facts: Facts) -> Iterator[Finding]:

@@ -22,6 +22,13 @@ class ProxyRefusedError(OSError):
     """The proxy answers, and does not let the connection through."""
 
 
+def reason(error: OSError) -> str:
+    """Why a connection failed, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return (error.strerror or str(error)).lower()
+
+
 def dial(host: str, port: int, proxy: Proxy | None) -> socket.socket:
     """A connection to host:port.
 

@@ -1,0 +1,1 @@
+"""Who this silo is: its certificate, key and CA; enrolment, renewal, and what is wrong with TLS."""
