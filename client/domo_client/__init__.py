@@ -11,10 +11,11 @@ import domo_proto  # noqa: F401  before grpc, which it quiets
 
 if TYPE_CHECKING:
     from domo_client.loop.connect import connect
-    from domo_client.loop.rounds import Outcome
+    from domo_client.loop.outcome import Outcome
     from domo_client.loop.silo import Silo
     from domo_client.observe.prometheus import SiloMetrics
-    from domo_client.rpc.control import LostRunError, Offer, UnknownRunError
+    from domo_client.rpc.control import LostRunError
+    from domo_client.rpc.offer import Offer, UnknownRunError
     from domo_proto.channel import TlsFiles
 
 __all__ = [
@@ -29,12 +30,12 @@ __all__ = [
 ]
 _HOME = {
     "LostRunError": "domo_client.rpc.control",
-    "Offer": "domo_client.rpc.control",
-    "Outcome": "domo_client.loop.rounds",
+    "Offer": "domo_client.rpc.offer",
+    "Outcome": "domo_client.loop.outcome",
     "Silo": "domo_client.loop.silo",
     "SiloMetrics": "domo_client.observe.prometheus",
     "TlsFiles": "domo_proto.channel",
-    "UnknownRunError": "domo_client.rpc.control",
+    "UnknownRunError": "domo_client.rpc.offer",
     "connect": "domo_client.loop.connect",
 }
 

@@ -37,12 +37,13 @@ from domo.training.ready import load_tests, load_train, look, look_of
 from domo.training.task_errors import may_pass, outside, task_errors, told
 from domo.training.task_round import run_task_round
 from domo_client.leftovers import process_as_it_was
-from domo_client.loop.rounds import Outcome
+from domo_client.loop.outcome import Outcome
 from domo_client.loop.silo import Silo
 from domo_client.not_yet import NotYet, Pauses, see_folder
 from domo_client.observe.messages import Ui
 from domo_client.operator_signals import users_code
-from domo_client.rpc.control import LostRunError, MissedRunError, Offer, UnknownRunError
+from domo_client.rpc.control import LostRunError, MissedRunError
+from domo_client.rpc.offer import Offer, RefusedRunError
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +191,7 @@ def run_agent(
     while True:
         try:
             offer = silo.next_run(pauses.run_id if once else "")
-        except UnknownRunError as error:
+        except RefusedRunError as error:
             ui.declined(error.run_id, str(error))
             if once:
                 return None
@@ -231,6 +232,8 @@ def _serve(
             return _take_part(silo, offer, options, ui)
     except LostRunError:
         raise
+    except RefusedRunError as error:
+        ui.declined(offer.run_id, str(error))  # the coordinator knows
     except MissingDataError as error:
         silo.decline(offer, f"no data was given to this silo ({error})", code_of(error))
         ui.needs_data(offer, str(error), error.is_public)

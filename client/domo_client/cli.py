@@ -143,6 +143,7 @@ def main_command(
                     on_trouble=ui.trouble,
                     compression=flags.compression,
                     share_log=flags.share_log,
+                    max_threads=flags.max_threads,
                     on_stuck=ui.stuck,
                 )
                 ending.enter_context(silo)

@@ -46,6 +46,13 @@ class Flags:
     ] = "auto"
     precision: Annotated[str, typer.Option(help="float32, or bf16 for autocast.")] = "float32"
     workers: Annotated[int, typer.Option(min=0, help="Loader processes.")] = 0
+    max_threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="CPU threads that a run may have here [default: the CPUs that it may use].",
+        ),
+    ] = None
     role: Annotated[str, typer.Option(help="trainer, or evaluator: test data only.")] = "trainer"
     state_dir: Annotated[
         Path | None,

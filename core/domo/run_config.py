@@ -27,7 +27,15 @@ from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make
 from domo.metrics.names import MOST_NAME, Better, direction, is_metric_name
 from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MOST_STEPS = 2**31 - 1
+"""Local steps that a round can ask for."""
+MOST_TIME_S = 315_360_000.0
+"""Ten years: longer no clock of the system can wait for sure."""
+MOST_FACTOR = 1e6
+"""Step sizes, coefficients, weights: what is beyond diverges, or is a mistake."""
+
+Positive = Annotated[float, Field(gt=0, le=MOST_FACTOR, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_TIME_S, allow_inf_nan=False)]
 SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
 MAX_LICENCE, MAX_STATEMENT = 200, 4000
@@ -85,12 +93,13 @@ class RunConfig(BaseModel):
     default the list of the first silo that enrols is the measure."""
     method: str = "DOMO"
     """FedAvg, FedAvgSM, FedAvgLM, FedAvgLM-Z, FedAvgSLM, FedAvgSLM-Z, DOMO, DOMO-S, ..."""
-    num_rounds: int = Field(ge=1)
+    num_rounds: int = Field(ge=1, le=1_000_000)
     """R: rounds, each of them local training at the silos and one new server model."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=2**63 - 1)
     """Initial model, sampling of silos, order of batches, dropout and augmentation."""
-    threads: int = Field(1, ge=1)
-    """CPU threads of torch at each silo; part of what makes bytes equal."""
+    threads: int = Field(1, ge=1, le=1024)
+    """CPU threads of torch at each silo; part of what makes bytes equal. A silo that gives fewer
+    (`--max-threads`) declines."""
 
     local_lr: Positive = 0.05
     """eta, the local step size, before decay."""
@@ -105,11 +114,11 @@ class RunConfig(BaseModel):
         None, json_schema_extra={"unset": 1, "unless": ["local_steps", "local_steps_list"]}
     )
     """E, passes over a silo's data in a round; 1 where neither this nor local_steps is given."""
-    local_steps: int | None = Field(None, ge=1)
+    local_steps: int | None = Field(None, ge=1, le=MOST_STEPS)
     """P, local steps in a round, the same at all silos; in place of local_epochs."""
     local_steps_list: tuple[int | dict[str, int], ...] | None = None
     """Explicit P for each round, or P for each silo in each round."""
-    batch_size: int = Field(32, ge=1)
+    batch_size: int = Field(32, ge=1, le=2**24)
     """b, samples in a local step."""
     drop_last: bool = False
     """Leave out the last batch of each pass where it has fewer than batch_size samples. A silo with
@@ -119,35 +128,35 @@ class RunConfig(BaseModel):
     """mu_s, momentum of the server, in [0, 1)."""
     local_momentum: float = Field(0.6, ge=0, lt=1)
     """mu_l, momentum of local steps, in [0, 1)."""
-    fusion_coef: float = Field(0.9, ge=0, allow_inf_nan=False)
+    fusion_coef: float = Field(0.9, ge=0, le=MOST_FACTOR, allow_inf_nan=False)
     """beta, how much of the server momentum goes into local training."""
     server_lr: Positive = 1.0
     """alpha, step size of the server, as a factor on the local one."""
-    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    weight_decay: float = Field(0.0, ge=0, le=MOST_FACTOR, allow_inf_nan=False)
     """L2 coefficient, added to the gradient."""
     step_norm: StepNorm = "per_silo"
     """How unequal P_k are averaged."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
     """omega_k: 1, the number of samples, or a number for each silo."""
 
-    num_silos: int | None = Field(None, ge=1)
+    num_silos: int | None = Field(None, ge=1, le=100_000)
     """K: the roster is the first K silos to enrol. Not with `roster`."""
     roster: tuple[SiloId, ...] | None = None
     """The silos by name."""
-    participation: int | None = Field(None, ge=1)
+    participation: int | None = Field(None, ge=1, le=100_000)
     """S of K silos in each round; all by default."""
     participants: tuple[tuple[SiloId, ...], ...] | None = None
     """Explicit participants of each round."""
 
     on_missing: Literal["wait", "proceed", "fail"] = "wait"
     """When a round's deadline passes: wait on, go on with those that are there, or fail."""
-    min_silos: int | None = Field(None, ge=1)
+    min_silos: int | None = Field(None, ge=1, le=100_000)
     """Updates that a round needs under `proceed`; all of the participants by default."""
     required_silos: tuple[SiloId, ...] = ()
     """Silos without which no round closes (in rounds that they are sampled for)."""
-    round_deadline_s: Positive | None = None
+    round_deadline_s: Seconds | None = None
     """Seconds after which `on_missing` decides; never by default."""
-    grace_s: float = Field(0.0, ge=0)
+    grace_s: float = Field(0.0, ge=0, le=MOST_TIME_S)
     """Seconds that a round stays open for the others once it has min_silos updates."""
 
     same_code: bool = False
@@ -156,25 +165,25 @@ class RunConfig(BaseModel):
     norm_check: Literal["off", "warn", "reject"] = "warn"
     """What happens to an update whose norm is far above the others' (three or more): nothing, an
     event, or it is refused and its silo counts as missing."""
-    norm_factor: float = Field(10.0, gt=1, allow_inf_nan=False)
+    norm_factor: float = Field(10.0, gt=1, le=1e6, allow_inf_nan=False)
     """How many times the median norm is far."""
 
     update_dtype: UpdateDtype = "float32"
     """How d_k and m_{k,P} travel. 16 bits halve what a silo sends, with error feedback for d_k."""
 
-    evaluate_every: int = Field(1, ge=0)
+    evaluate_every: int = Field(1, ge=0, le=1_000_000)
     """Test the server model every so many rounds (and at the end); 0: never."""
-    evaluation_deadline_s: Positive = 120.0
+    evaluation_deadline_s: Seconds = 120.0
     """How long the run waits for the last numbers on x_R; with `stop_after`, on every x_r."""
     primary_metric: str | None = Field(None, max_length=MOST_NAME)
     """What models are judged by: a name that `evaluate` gives, or one that `domo.metrics` makes of
     it, such as auc. By default accuracy if there is one, else loss, else the first name."""
     primary_better: Better | None = None
     """Which way the primary metric is better; needed only where its name does not tell."""
-    stop_after: int | None = Field(None, ge=1)
+    stop_after: int | None = Field(None, ge=1, le=1_000_000)
     """Tested models without a better primary metric after which the run ends, before its last
     round; never by default."""
-    stop_min_delta: float = Field(0.0, ge=0, allow_inf_nan=False)
+    stop_min_delta: float = Field(0.0, ge=0, le=1e100, allow_inf_nan=False)
     """How much better a model must be for `stop_after` to begin anew."""
     initial_model: str | None = None
     """Safetensors file made by `domo init`, at the coordinator."""
@@ -278,9 +287,9 @@ class RunConfig(BaseModel):
         for entry in self.local_steps_list or ():
             steps = entry.values() if isinstance(entry, dict) else [entry]
             need(
-                all(p >= 1 for p in steps),
+                all(1 <= p <= MOST_STEPS for p in steps),
                 "local_steps_list",
-                "local_steps_list has a number below 1",
+                f"local_steps_list has a number below 1, or above {MOST_STEPS}",
             )
         self._check_primary(need)
         if self.roster:

@@ -27,7 +27,8 @@ from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo_client.loop import rounds
 from domo_client.loop.heartbeat import Progress
-from domo_client.loop.rounds import Outcome, Rounds
+from domo_client.loop.outcome import Outcome
+from domo_client.loop.rounds import Rounds
 from domo_client.loop.silo import Silo
 from domo_server.runs.receiver import Receiver
 from tests.support.live.coordinator import Coordinator, coordinator, own_run

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import domo_client
-from domo_client.loop.rounds import Outcome
+from domo_client.loop.outcome import Outcome
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 

@@ -17,7 +17,7 @@ import domo_client
 import domo_client.rpc.session
 from domo.tasks.base import ArrayDataset
 from domo.training.local_round import LocalRound
-from domo_client.loop.rounds import Outcome
+from domo_client.loop.outcome import Outcome
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.silos import Agent, options
 

@@ -36,6 +36,7 @@ def connect(
     compression: str = "none",
     share_log: bool = False,
     on_stuck: Callable[[str], None] = lambda text: complain(text, "yellow"),
+    max_threads: int | None = None,
 ) -> Silo:
     """Join a federation.
 
@@ -56,6 +57,8 @@ def connect(
             sees its dashboard can read them. Never those of the task or of other libraries.
         on_stuck: Told in words when what is the user's (a dataset, a step, the loop's own code)
             does not move on, with its place; and when it does again.
+        max_threads: CPU threads that a run may have here; by default as many as there are CPUs that
+            this process may use. A run that wants more is declined.
 
     Raises:
         ConfigError: A bad address, no TLS to another machine without `insecure`, or no folder for
@@ -119,4 +122,4 @@ def connect(
         session.join()
         state.note_joined(server)
         failed.pop_all()
-    return Silo(connection, state, watch, tail)
+    return Silo(connection, state, watch, tail, max_threads)

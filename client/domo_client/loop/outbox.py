@@ -9,7 +9,7 @@ from domo.training.round_data import LocalResult
 from domo.update_format import encode_result
 from domo_client.loop.heartbeat import Reporter
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.control import Offer
+from domo_client.rpc.offer import Offer
 from domo_client.state.folder import PendingUpdate, SiloState
 from domo_client.telemetry.describe import SHORT
 from domo_proto.assignment import Announced, Assignment, Counted

@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -18,33 +17,21 @@ from domo.stages.now import begin, end
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo_client.loop.faults import Faults
+from domo_client.loop.header import Agreed
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import Outbox
+from domo_client.loop.outcome import Outcome
+from domo_client.loop.pace import Pace
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.control import LostRunError, Offer
+from domo_client.rpc.control import LostRunError
 from domo_client.rpc.data import Fetched, Tested
+from domo_client.rpc.offer import Offer
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import SHORT
 from domo_proto.assignment import SECTIONS, Announced, Assignment
 from domo_proto.codec import VectorId, model_digest
 
 BUFFERS = (VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)
-
-
-class Outcome(NamedTuple):
-    """How a run ended.
-
-    Attributes:
-        run_id: The run.
-        state: FINISHED, FAILED or STOPPED.
-        text: Why.
-        num_rounds: Rounds that were committed.
-    """
-
-    run_id: str
-    state: str
-    text: str
-    num_rounds: int
 
 
 class Rounds:
@@ -84,6 +71,9 @@ class Rounds:
         self._outbox, self._closed, self._on_sent = outbox, closed, on_sent
         self._offer, self._flat, self._samples, self._tests = offer, flat, samples, tests
         self._meaning = meaning
+        session = connection.session
+        self._agreed = Agreed(offer, session.silo_id, session.role, samples, tests)
+        self._pace = Pace(closed.wait)
         self._begin_testing()
         self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
@@ -104,6 +94,7 @@ class Rounds:
                 assignment, vectors = self._fetch()
                 if assignment.action == "END":
                     return self._end(assignment)
+                self._rest(assignment)
                 if assignment.action == "ASK_AGAIN" or self._resend(assignment):
                     continue
                 rnd = self._hand_out(assignment, vectors)
@@ -139,7 +130,9 @@ class Rounds:
         run_id = self._offer.run_id
         self._reporter.now("waiting", run_id)
         try:
-            fetched = self._connection.data.fetch_round(run_id, self._tested, self._own)
+            fetched = self._connection.data.fetch_round(
+                run_id, self._tested, self._own, self._agreed.check
+            )
             assignment, _ = fetched
             if assignment.action == "ASK_AGAIN" and self._came_back:
                 self._enroll()
@@ -165,6 +158,12 @@ class Rounds:
             )
             self._furthest = r
         self._furthest = max(self._furthest, r)
+
+    def _rest(self, assignment: Assignment[Announced]) -> None:
+        """What was asked for already has come to nothing, whatever was done about it."""
+        a = assignment
+        model = a.digests.get(VectorId.X) if a.action != "ASK_AGAIN" else None
+        self._pace.note((a.action, a.round_index, model))
 
     def _end(self, assignment: Assignment[Announced]) -> Outcome:
         run_id = self._offer.run_id

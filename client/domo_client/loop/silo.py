@@ -16,7 +16,6 @@ and the next one comes.
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
@@ -35,20 +34,20 @@ from domo.training.batches import configure_torch
 from domo.training.local_round import LocalRound
 from domo.training.task_errors import task_errors
 from domo_client.loop.faults import Faults
-from domo_client.loop.heartbeat import NotReady, Progress, Reporter
+from domo_client.loop.heartbeat import Progress, Reporter
+from domo_client.loop.offers import Offers
 from domo_client.loop.outbox import Outbox
-from domo_client.loop.rounds import Outcome, Rounds
+from domo_client.loop.outcome import Outcome
+from domo_client.loop.rounds import Rounds
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.control import MissedRunError, Offer, UnknownRunError
+from domo_client.rpc.offer import Offer, RefusedRunError
 from domo_client.rpc.presence import Attendance
 from domo_client.state.folder import SiloState
-from domo_client.telemetry.describe import describe, sendable
+from domo_client.telemetry.describe import describe
 from domo_client.telemetry.log_tail import LogTail
 from domo_client.telemetry.resources import measure
 
 CLOSE_S = 5.0
-LISTEN_S = 0.5
-"""How soon a silo that waits sees that the run which waited for it is over."""
 
 
 class Silo:
@@ -68,6 +67,7 @@ class Silo:
         state: SiloState,
         watch: Watch,
         tail: LogTail | None = None,
+        max_threads: int | None = None,
     ):
         self.connection, self._state, self._tail = connection, state, tail
         self._watch = watch
@@ -84,6 +84,7 @@ class Silo:
         self._reporter.start()
         self._presence = Attendance(connection.session)
         self._outbox = Outbox(connection, state, self._reporter, self._closed)
+        self._offers = Offers(connection.control, self._reporter, watch, self._closed, max_threads)
         connection.data.vectors.on_damage = self._note_damage
 
     def __enter__(self) -> Self:
@@ -155,41 +156,19 @@ class Silo:
 
         Raises:
             MissedRunError: That run has ended.
-            UnknownRunError: One does, but another version of domo is needed; it is declined.
+            RefusedRunError: A run is declined whatever the data are: another version of domo is
+                needed, or more threads than this silo gives, or its coordinator has asked for
+                something else than its configuration says.
         """
-        self._watch.follow()
-        self._reporter.progress = Progress("idle")
-        while True:
-            try:
-                offer = self.connection.control.wait_for_run()
-            except UnknownRunError as error:
-                self._decline(error.run_id, str(error), error.code)
-                raise
-            told = self.connection.control.not_offered
-            if offer is None and told not in ("", self.waits_for):
-                self._reporter.note(logging.WARNING, told)
-                self.on_wait(told)
-            self._reporter.waits_for = told
-            held = self._reporter.not_ready
-            if held is not None and offer is None and held.run_id == ends_with:
-                self._reporter.beat()
-                if not self._reporter.is_over(ends_with):
-                    continue
-                self._reporter.not_ready = None
-                raise MissedRunError(ends_with)
-            if held is not None and (offer is None or offer.run_id != held.run_id):
-                self._reporter.not_ready = None  # that run does not want this silo any more
-            if offer is not None:
-                return offer
+        return self._offers.wait(ends_with, lambda text: self.on_wait(text))
 
     def prepares(self, offer: Offer) -> None:
         """Say that this thread makes itself ready for a run."""
-        self._watch.follow()
-        self._reporter.progress = Progress("idle", offer.run_id)
+        self._offers.prepares(offer)
 
     def decline(self, offer: Offer, reason: str, code: str = "") -> None:
         """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
-        self._decline(offer.run_id, reason, code)
+        self._offers.decline(offer.run_id, reason, code)
 
     def not_yet(self, offer: Offer, reason: str, code: str, again_s: float) -> bool:
         """Say that this silo is not ready for a run, and let time pass until it looks again.
@@ -205,23 +184,7 @@ class Silo:
         Returns:
             Whether the run still waits, as far as the coordinator has said.
         """
-        held = NotReady(offer.run_id, sendable(reason), code, again_s)
-        self._reporter.note(logging.WARNING, f"run {offer.run_id}: not ready: {held.reason}")
-        self._reporter.not_ready = held
-        self._reporter.beat()
-        until = time.monotonic() + again_s
-        while (left := until - time.monotonic()) > 0 and not self._closed.is_set():
-            if self._reporter.is_over(offer.run_id):
-                self._reporter.not_ready = None
-                return False
-            self._closed.wait(min(left, LISTEN_S))
-        return True
-
-    def _decline(self, run_id: str, reason: str, code: str) -> None:
-        reason = sendable(reason)
-        self._reporter.not_ready = None
-        self._reporter.note(logging.WARNING, f"run {run_id}: declined: {reason}")
-        self.connection.control.decline(run_id, reason, code)
+        return self._offers.not_yet(offer, reason, code, again_s)
 
     def fail(self, error: BaseException) -> None:
         """Say that this round failed here; it is tried again after a while."""
@@ -260,7 +223,8 @@ class Silo:
             MeaningMismatchError: The data mean something else than those of the run.
             ConfigError: A number of samples below 0.
             TaskError: The model cannot be trained here: the text says why.
-            UnknownRunError: The run needs another version of domo.
+            RefusedRunError: The run needs another version of domo or more threads than this silo
+                gives, or the coordinator asks for something else than its configuration says.
             LostRunError: The coordinator lost its state, and the run with it.
             IncompleteRoundError: The body made fewer steps than the run asks for.
         """
@@ -271,6 +235,7 @@ class Silo:
         with task_errors("the model cannot be made ready here"):
             flat = FlatModel(model)
             frozen = digest(flat.read(Section.FROZEN))
+        self._offers.check(offer)
         configure_torch(offer.config.threads, flat.vector.device)
         self.connection.data.vectors.expect(flat.layout, page_locked=flat.vector.is_cuda)
         self._reporter.device = flat.vector.device
@@ -291,6 +256,9 @@ class Silo:
         )
         try:
             self.outcome = yield from rounds.run()
+        except RefusedRunError as error:
+            self._offers.refuse(error, offer)
+            raise
         finally:  # also where the loop is left, or the run is lost
             end()
             self.connection.data.vectors.forget()

@@ -14,11 +14,11 @@ from domo.training.local_round import LocalRound
 from domo.training.task_errors import told
 from domo_client.loop.faults import Faults
 from domo_client.loop.outbox import REFUSED
-from domo_client.loop.rounds import Outcome
+from domo_client.loop.outcome import Outcome
 from domo_client.loop.silo import Silo
 from domo_client.observe.live import Board
 from domo_client.observe.panel import Panel
-from domo_client.rpc.control import Offer
+from domo_client.rpc.offer import Offer
 from domo_proto.certificates import check_dates, read_certificates
 from domo_proto.channel import TlsFiles
 

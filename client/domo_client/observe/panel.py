@@ -15,7 +15,7 @@ from domo.ops.words import duration
 from domo.stages.table import STAGES
 from domo.stages.watch import in_words
 from domo_client.loop.silo import Silo
-from domo_client.rpc.control import Offer
+from domo_client.rpc.offer import Offer
 from domo_client.telemetry.counts import LOST_BEATS, LOST_S
 
 RATE_S = 3.0

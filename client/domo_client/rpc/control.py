@@ -1,21 +1,18 @@
 """Typed calls to the coordinator; errors are `DomoError`, see `domo_client.rpc.session`."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import domo
-from domo.errors import ConfigError, LayoutMismatchError, ProtocolError
+from domo.errors import LayoutMismatchError, ProtocolError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import MAX_BYTES, Meaning
 from domo.metrics.table import Measured, Sum, Table, counts, is_finite
 from domo.model.layout import Layout
 from domo.names import shown
-from domo.ops.config_file import validate
-from domo.run_config import RunConfig
 from domo.stages.watch import Seen
+from domo_client.rpc.offer import Offer, offer_in
 from domo_client.rpc.session import Session
 from domo_proto.tables import table_message
 from domo_proto.v1 import federation_pb2 as pb
@@ -29,6 +26,8 @@ PHASES = {
     "uploading": pb.UPLOADING,
 }
 
+DIRECTIVES = {pb.ABANDON_ROUND: "ABANDON_ROUND", pb.STOP_RUN: "STOP_RUN"}
+
 LogLine = tuple[int, float, str, str]
 
 log = logging.getLogger(__name__)
@@ -37,30 +36,6 @@ MOST_TEXT = 2000
 """Of a text of the coordinator that is shown."""
 MOST_WANTED = 4 * MAX_BYTES
 """Of what several silos have said together."""
-
-
-class Offer(NamedTuple):
-    """A run that wants this silo."""
-
-    run_id: str
-    title: str
-    task: str
-    config: RunConfig
-
-
-class UnknownRunError(ProtocolError):
-    """A run that another version of domo may understand; this silo declines it.
-
-    Attributes:
-        run_id: The run.
-    """
-
-    code = "unknown-run"
-
-    def __init__(self, run_id: str, why: str):
-        text = f"domo {domo.__version__} at this silo does not understand the run: {why}"
-        super().__init__(f"{text}. Use the coordinator's version of domo")
-        self.run_id = run_id
 
 
 class LostRunError(ProtocolError):
@@ -109,9 +84,7 @@ class Control:
         self.not_offered = " ".join(shown(answer.text[:MOST_TEXT]).split())
         if not answer.HasField("offer"):
             return None
-        offer = answer.offer
-        config = understood(offer.run_id, offer.config_json, offer.config_digest)
-        return Offer(offer.run_id, offer.title, config.task, config)
+        return offer_in(answer.offer)
 
     def enroll(
         self,
@@ -205,7 +178,7 @@ class Control:
             counts.network = ""
         counts.heard_at = time.monotonic()
         self._session.report_after(answer.next_s)
-        return str(pb.Directive.Name(answer.directive))
+        return DIRECTIVES.get(answer.directive, "CONTINUE")  # of what is not known here, nothing
 
     def _ask(self, name: str, request: Any, hold_s: float = 0.0) -> Any:
         """Make a call, as often as it takes."""
@@ -248,25 +221,3 @@ def _layout(text: str) -> Layout:
         return Layout.from_json(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ProtocolError(f"the coordinator's layout cannot be read: {error!r}") from None
-
-
-def understood(run_id: str, text: str, digest: str) -> RunConfig:
-    """A run's configuration, if it is understood here.
-
-    A field that is unknown here does not count where it is at the coordinator's default: the digest
-    is over the others.
-
-    Raises:
-        UnknownRunError: It is not.
-    """
-    try:
-        fields = dict(json.loads(text))
-        unknown = sorted(set(fields) - set(RunConfig.model_fields))
-        known = {k: v for k, v in fields.items() if k not in unknown}
-        config = validate(RunConfig, known, "its settings")
-    except (ConfigError, ValueError, TypeError) as error:
-        raise UnknownRunError(run_id, str(error)) from None
-    if config.digest != digest:
-        why = f"it uses {', '.join(unknown)}" if unknown else "its defaults are others"
-        raise UnknownRunError(run_id, why)
-    return config

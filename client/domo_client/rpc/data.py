@@ -63,7 +63,11 @@ class Data:
         self._reached = ("", 0)
 
     def fetch_round(
-        self, run_id: str, tested: Tested = Tested(), own: Sequence[str] = ()
+        self,
+        run_id: str,
+        tested: Tested = Tested(),
+        own: Sequence[str] = (),
+        check: Callable[[Assignment[Announced]], None] = lambda assignment: None,
     ) -> Fetched:
         """Wait for the next assignment, and receive what this silo lacks.
 
@@ -71,6 +75,7 @@ class Data:
             run_id: The run.
             tested: Of its test data nothing more is asked for this model.
             own: Digests of vectors that the model itself holds (frozen parameters).
+            check: Given the assignment before a byte of its vectors is taken.
 
         Returns:
             The assignment and its vectors, without `own`: CPU tensors, float32 or bytes (uint8).
@@ -78,9 +83,16 @@ class Data:
         Raises:
             ProtocolError: What the coordinator says does not fit the model.
         """
-        return self._session.ask(lambda s: self._fetch_once(s, run_id, tested, own))
+        return self._session.ask(lambda s: self._fetch_once(s, run_id, tested, own, check))
 
-    def _fetch_once(self, session: str, run_id: str, tested: Tested, own: Sequence[str]) -> Fetched:
+    def _fetch_once(
+        self,
+        session: str,
+        run_id: str,
+        tested: Tested,
+        own: Sequence[str],
+        check: Callable[[Assignment[Announced]], None],
+    ) -> Fetched:
         have = [bytes.fromhex(d) for d in (*self._state.held(), *own)]
         request = pb.FetchRequest(
             session=session,
@@ -100,8 +112,9 @@ class Data:
             if first is None:
                 raise CoordinatorUnavailableError(empty(self._session.address))
             header = parse(pb.RoundHeader, first)
-            self.round_told = header.round_index
             assignment = read_header(header, self.vectors.sizes)
+            check(assignment)
+            self.round_told = header.round_index
             watch.feed(STALL_S)
             with self._session.counts.timed("downloading"):
                 fetched = assignment, self.vectors.receive(assignment, stream, watch, own)

@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
 """Before it is opened again."""
+SIGN_S = 0.1
+"""Between two signs of life that are read: more often nobody needs them."""
 UNKNOWN_S = 30.0
 """The same where the call is not known: by an older coordinator, or by somebody in between."""
 
@@ -47,7 +49,7 @@ class Presence(threading.Thread):
                     call.initial_metadata()  # it is heard
                     self._relieve()
                     for _ in call:
-                        pass
+                        self._stopped.wait(SIGN_S)
             except grpc.RpcError as error:
                 log.debug("presence: %s", error)
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:

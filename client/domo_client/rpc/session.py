@@ -54,6 +54,8 @@ READY_S = 10.0
 """How long a new connection may take before this silo stays with the one that it has."""
 MOST_INTERVAL_S, MOST_HOLD_S = 3600.0, 300.0
 """A coordinator that wants to hear less often, or to hold a call for longer, is not believed."""
+LEAST_INTERVAL_S = 0.1
+"""More often this silo does not report."""
 
 
 class Session:
@@ -71,6 +73,7 @@ class Session:
         compression: `none`, or `zstd` for links below about 1 Gbit/s.
 
     Attributes:
+        role: `trainer` or `evaluator`.
         token: Names the session in every call.
         zstd: Whether vectors travel compressed.
         tables: Whether the coordinator adds tables of metrics.
@@ -97,7 +100,7 @@ class Session:
         compression: str = "none",
     ):
         self.address, self.silo_id, self._instance_id = address, silo_id, instance_id
-        self._role, self._device, self._on_trouble = role, device, on_trouble
+        self.role, self._device, self._on_trouble = role, device, on_trouble
         self._first_connect_s = first_connect_s
         self._wants_zstd, self.zstd = compression == "zstd", False
         self.tables = False
@@ -169,7 +172,7 @@ class Session:
                 capabilities=["resume-upload", "resume-download", CAPABILITY, PRESENCE],
                 silo_id=self.silo_id,
                 instance_id=self._instance_id,
-                role=pb.EVALUATOR if self._role == "evaluator" else pb.TRAINER,
+                role=pb.EVALUATOR if self.role == "evaluator" else pb.TRAINER,
                 device=self._device,
                 host=socket.gethostname(),
                 session_before=self.token,
@@ -190,7 +193,7 @@ class Session:
     def report_after(self, interval_s: float) -> None:
         """The coordinator says how often to report; what is no such interval changes nothing."""
         if 0 < interval_s <= MOST_INTERVAL_S:
-            self.report_interval_s = interval_s
+            self.report_interval_s = max(interval_s, LEAST_INTERVAL_S)
 
     def _rejoin(self, stale: str) -> None:
         """Open a new session, unless another thread has done so since."""

@@ -11,7 +11,7 @@ from domo.run_config import RunConfig
 from domo_client.agent import MissingDataError, prepare
 from domo_client.given import check_workers, parse_device, parse_shard
 from domo_client.observe.messages import Ui
-from domo_client.rpc.control import Offer
+from domo_client.rpc.offer import Offer
 from tests.support.live.silos import options
 
 

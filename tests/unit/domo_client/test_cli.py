@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from domo.errors import ConfigError, CoordinatorUnavailableError, DomoError
 from domo_client import cli
-from domo_client.rpc import control as connection
-from domo_client.rpc.control import UnknownRunError
+from domo_client.rpc import offer as connection
+from domo_client.rpc.offer import UnknownRunError
 from tests.support.live.coordinator import coordinator
 
 runner = CliRunner()

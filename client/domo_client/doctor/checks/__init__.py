@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from domo.meaning.value import Meaning
     from domo.ops.proxies import Proxy
     from domo_client.agent import Work
-    from domo_client.rpc.control import Offer
+    from domo_client.rpc.offer import Offer
 
 
 @dataclass(frozen=True, slots=True)

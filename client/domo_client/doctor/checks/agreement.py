@@ -11,7 +11,8 @@ from domo.names import is_name, shown
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo_client.doctor.checks import Facts, OpenRun, Setup
 from domo_client.doctor.checks.network import CALL_S, channel
-from domo_client.rpc.control import MOST_TEXT, MOST_WANTED, Offer, understood
+from domo_client.rpc.control import MOST_TEXT, MOST_WANTED
+from domo_client.rpc.offer import Offer, understood
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc

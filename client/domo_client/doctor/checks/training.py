@@ -31,7 +31,7 @@ from domo.training.task_round import run_task_round
 from domo_client.agent import AgentOptions, MissingDataError, Work, prepare
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.given import parse_shard
-from domo_client.rpc.control import Offer
+from domo_client.rpc.offer import Offer
 
 STEPS = 3
 CALM_LR = 1e-4

@@ -20,7 +20,7 @@ from domo_client.observe import panel as panel_module
 from domo_client.observe.live import LONGEST, Board, _Above
 from domo_client.observe.messages import certificate_note
 from domo_client.observe.panel import Panel
-from domo_client.rpc.control import Offer
+from domo_client.rpc.offer import Offer
 from domo_proto.channel import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.live.coordinator import coordinator

@@ -5,7 +5,8 @@ import pytest
 
 from domo.errors import ProtocolError
 from domo.run_config import RunConfig
-from domo_client.rpc.control import UnknownRunError, _layout, understood
+from domo_client.rpc.control import _layout
+from domo_client.rpc.offer import UnknownRunError, understood
 
 CONFIG = RunConfig(task="digits", num_rounds=3)
 

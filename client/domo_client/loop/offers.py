@@ -1,0 +1,131 @@
+"""Runs that are offered to a silo: waited for, refused, declined, put off."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from domo.stages.watch import Watch
+from domo_client.loop.heartbeat import NotReady, Progress, Reporter
+from domo_client.loop.pace import Pace
+from domo_client.rpc.control import Control, MissedRunError
+from domo_client.rpc.offer import Offer, RefusedRunError, TooManyThreadsError
+from domo_client.telemetry.describe import sendable
+
+LISTEN_S = 0.5
+"""How soon a silo that waits sees that the run which waited for it is over."""
+
+
+def usable_cpus() -> int:
+    """How many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Offers:
+    """What the coordinator offers, and what becomes of it.
+
+    Args:
+        control: Calls to the coordinator.
+        reporter: What the silo says of itself.
+        watch: Knows what is under way of the user's.
+        closed: Set once the silo has left.
+        max_threads: CPU threads that a run may have; None: as many as there are CPUs to use.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        reporter: Reporter,
+        watch: Watch,
+        closed: threading.Event,
+        max_threads: int | None,
+    ):
+        self._control, self._reporter, self._watch = control, reporter, watch
+        self._closed = closed
+        self._max_threads = max_threads or usable_cpus()
+        self._pace = Pace(closed.wait)
+        self._refused: set[tuple[str, str]] = set()  # runs, with the digests of their settings
+
+    def wait(self, ends_with: str, on_wait: Callable[[str], None]) -> Offer:
+        """Wait for a run that wants this silo; see `Silo.next_run`."""
+        self._watch.follow()
+        self._reporter.progress = Progress("idle")
+        while True:
+            self._pace.rest()
+            try:
+                offer = self._control.wait_for_run()
+                if offer is not None:
+                    self.check(offer)
+            except RefusedRunError as error:
+                self.refuse(error)
+                raise
+            told = self._control.not_offered
+            if offer is None and told not in ("", self._reporter.waits_for):
+                self._reporter.note(logging.WARNING, told)
+                on_wait(told)
+            self._reporter.waits_for = told
+            held = self._reporter.not_ready
+            if held is not None and offer is None and held.run_id == ends_with:
+                self._reporter.beat()
+                if not self._reporter.is_over(ends_with):
+                    continue
+                self._reporter.not_ready = None
+                raise MissedRunError(ends_with)
+            if held is not None and (offer is None or offer.run_id != held.run_id):
+                self._reporter.not_ready = None  # that run does not want this silo any more
+            if offer is not None:
+                return offer
+
+    def check(self, offer: Offer) -> None:
+        """See that a run may be looked at here.
+
+        Raises:
+            RefusedRunError: It may not.
+        """
+        if (offer.run_id, offer.config.digest) in self._refused:
+            raise RefusedRunError(
+                offer.run_id,
+                "the coordinator has asked for something else than this run's configuration says; "
+                "start this silo again to be asked again",
+            )
+        if offer.config.threads > self._max_threads:
+            raise TooManyThreadsError(offer.run_id, offer.config.threads, self._max_threads)
+
+    def refuse(self, error: RefusedRunError, offer: Offer | None = None) -> None:
+        """Say at both ends that this silo takes no part in a run, whatever its data are.
+
+        Args:
+            error: Why.
+            offer: The run, where it was taken up before: it is not looked at again.
+        """
+        if offer is not None:
+            self._refused.add((offer.run_id, offer.config.digest))
+        self._reporter.now("idle", "")
+        self.decline(error.run_id, str(error), error.code)
+
+    def prepares(self, offer: Offer) -> None:
+        """Say that this thread makes itself ready for a run."""
+        self._watch.follow()
+        self._reporter.progress = Progress("idle", offer.run_id)
+
+    def not_yet(self, offer: Offer, reason: str, code: str, again_s: float) -> bool:
+        """Say that this silo is not ready for a run, and wait; see `Silo.not_yet`."""
+        held = NotReady(offer.run_id, sendable(reason), code, again_s)
+        self._reporter.note(logging.WARNING, f"run {offer.run_id}: not ready: {held.reason}")
+        self._reporter.not_ready = held
+        self._reporter.beat()
+        until = time.monotonic() + again_s
+        while (left := until - time.monotonic()) > 0 and not self._closed.is_set():
+            if self._reporter.is_over(offer.run_id):
+                self._reporter.not_ready = None
+                return False
+            self._closed.wait(min(left, LISTEN_S))
+        return True
+
+    def decline(self, run_id: str, reason: str, code: str) -> None:
+        """Say that this silo will not take part in a run, and why."""
+        reason = sendable(reason)
+        self._reporter.not_ready = None
+        self._reporter.note(logging.WARNING, f"run {run_id}: declined: {reason}")
+        self._control.decline(run_id, reason, code)
