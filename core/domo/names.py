@@ -1,10 +1,14 @@
-"""What may become a part of a path or of a URL: the names of runs, silos and tasks.
+"""What others write: the names of runs, silos and tasks, and texts that people are shown.
 
-They come from whoever may submit a run, from peers, and from files, and nobody's name leads out of
-a folder.
+Names may become a part of a path or of a URL. They come from whoever may submit a run, from peers,
+and from files, and nobody's name leads out of a folder.
+
+A text of a peer becomes one line that leads no terminal, log or reader astray: once where its
+messages are read, and again where it is shown. A second time changes nothing.
 """
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -21,6 +25,29 @@ MOST_COMPARED = 500
 """Pairs of names that are compared letter by letter, some 10 us each."""
 MOST_TITLE = 100
 """Characters of a name that is made of others; a run's id, with a number before it, has 128."""
+MOST_TEXT = 300
+"""Characters of a text of a peer that are kept, shown or sent on."""
+MOST_SAID = 1000
+"""Of what a coordinator says with texts of its silos in it: an event, what a run waits for."""
+MOST_LOOKED_AT = 16
+"""Times as many are looked at: what does not print is not counted."""
+MOST_MARKS = 4
+"""Combining marks on one letter. No language stacks more, and a hundred cover the lines around."""
+_CUT = "..."
+
+_ESCAPES = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor, erasing (CSI)
+    "|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\\\|\x9c)"  # OSC, DCS
+    "|\x1b[@-Z\\\\-~]?"
+)
+"""What terminals obey, whole: of one without its begin the rest would stay as letters."""
+_RANGES = ((0x180B, 0x1810), (0xFE00, 0xFE10), (0xE0100, 0xE01F0))
+_NO_WIDTH = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | {
+    chr(code) for first, end in _RANGES for code in range(first, end)
+}
+"""Letters and marks that print as nothing."""
+_BLANK = "\u2800"
+"""Braille without a dot: it prints as a space."""
 
 
 def is_name(text: str) -> bool:
@@ -86,3 +113,56 @@ def _escaped(c: str) -> str:
     if 0x80 <= byte <= 0xFF:
         return f"\\x{byte:02x}"
     return c.encode("unicode_escape", "backslashreplace").decode()
+
+
+def one_line(text: str, most: int | None = MOST_TEXT) -> str:
+    """A text as one line of characters that print, with one space between words.
+
+    Left out are sequences that terminals obey and what has no width or changes the direction; white
+    space becomes a space, and what is no character `?`.
+
+    Args:
+        text: Of a peer, or with one of a peer in it.
+        most: Characters; a text that is cut ends with three dots. None: all of it.
+    """
+    if text.isascii() and text.isprintable():
+        line, more = text, False
+    else:
+        seen = text if most is None else text[: MOST_LOOKED_AT * most]
+        line, more = _cleaned(seen), len(seen) < len(text)
+    line = " ".join(line.split())
+    if most is None or (len(line) <= most and not more):
+        return line
+    return line[: most - len(_CUT)].rstrip() + _CUT
+
+
+def printable(text: str) -> str:
+    """Own text of one or several lines, without what a terminal would obey."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "\n".join(map(_cleaned, text.split("\n")))
+
+
+def _cleaned(text: str) -> str:
+    """A text of characters that print, and spaces."""
+    found: list[str] = []
+    marks = MOST_MARKS  # at the start there is no letter to bear one
+    for c in _ESCAPES.sub("", text):
+        if " " <= c <= "~":
+            found.append(c)
+            marks = MOST_MARKS if c == " " else 0
+            continue
+        kind = unicodedata.category(c)
+        if kind == "Cf" or c in _NO_WIDTH:
+            continue
+        if kind in ("Cc", "Zs", "Zl", "Zp") or c == _BLANK:
+            found.append(" ")
+            marks = MOST_MARKS
+        elif kind[0] == "M":
+            if marks < MOST_MARKS:
+                found.append(c)
+            marks += 1
+        else:
+            found.append("?" if kind in ("Cn", "Cs", "Co") else c)
+            marks = 0
+    return "".join(found)

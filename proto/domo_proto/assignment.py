@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from domo.errors import ProtocolError
 from domo.model.layout import Layout, Section
+from domo.names import one_line
 from domo_proto.codec import VectorId
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -136,7 +137,7 @@ class Assignment(Generic[V]):
             inference_scale=self.inference_scale,
             evaluate=self.evaluate,
             outcome=self.outcome,
-            outcome_text=self.text,
+            outcome_text=one_line(self.text),
             vectors=[
                 pb.VectorInfo(
                     id=vector_id.value,  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 from domo.errors import ConfigError
 from domo.ops.addresses import grpc_address
 from domo_proto.codec import MAX_MESSAGE_BYTES
+from domo_proto.texts import with_lines
+from domo_proto.v1.federation_pb2_grpc import FederationStub
 
 KEEPALIVE_S = 30
 """A client's ping interval on an idle connection: below the idle limit of common NATs."""
@@ -108,6 +111,33 @@ def make_channel(address: str, tls: TlsFiles | None = None) -> grpc.Channel:
         raise ConfigError("tls: a client certificate and its key go together")
     credentials = grpc.ssl_channel_credentials(tls.read("ca"), tls.read("key"), tls.read("cert"))
     return grpc.secure_channel(address, credentials, CLIENT_OPTIONS)
+
+
+def federation_stub(channel: grpc.Channel) -> Any:
+    """The calls of domo_proto.v1.Federation, with one printable line for each text."""
+    return FederationStub(_WithLines(channel))  # type: ignore[no-untyped-call]
+
+
+class _WithLines:
+    """A channel as a stub uses it: messages pass `domo_proto.texts` on their way in and out."""
+
+    def __init__(self, channel: grpc.Channel):
+        self._channel = channel
+
+    def __getattr__(self, kind: str) -> Any:
+        made = getattr(self._channel, kind)
+
+        def call(
+            name: str, *, request_serializer: Any, response_deserializer: Any, **others: Any
+        ) -> Any:
+            return made(
+                name,
+                request_serializer=lambda message: request_serializer(with_lines(message)),
+                response_deserializer=lambda data: with_lines(response_deserializer(data)),
+                **others,
+            )
+
+        return call
 
 
 def server_credentials(tls: TlsFiles) -> grpc.ServerCredentials:

@@ -24,6 +24,7 @@ import zstandard
 from google.protobuf.message import DecodeError
 
 from domo.errors import ChecksumError, ProtocolError
+from domo_proto.texts import with_lines
 
 FIELDS = struct.Struct("<4sIQII")
 CHECK = struct.Struct("<Q")
@@ -83,7 +84,7 @@ def parse(cls: Any, message: bytes) -> Any:
         ProtocolError: It is none.
     """
     try:
-        return cls.FromString(message)
+        return with_lines(cls.FromString(message))
     except DecodeError as error:
         raise ProtocolError(f"the first message is no {cls.__name__}: {error}") from error
 

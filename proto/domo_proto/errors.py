@@ -29,6 +29,7 @@ import grpc
 
 from domo import errors
 from domo.errors import DomoError, ProtocolError, TransportError
+from domo.names import one_line
 from domo_proto.heard import of_proxies, words
 
 ERROR_KEY = "domo-error"
@@ -109,7 +110,7 @@ def from_rpc(error: grpc.RpcError, address: str) -> DomoError:
         unmarked.elsewhere = said
         return unmarked
     cls = _BY_NAME.get(metadata[ERROR_KEY]) or _BY_CODE.get(code, TransportError)
-    return _with_code(cls(text or str(code)), metadata.get(CODE_KEY, ""))
+    return _with_code(cls(one_line(text) or str(code)), metadata.get(CODE_KEY, ""))
 
 
 def _with_code(error: DomoError, code: Any) -> DomoError:

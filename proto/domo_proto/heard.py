@@ -8,6 +8,7 @@ import re
 
 import grpc
 
+from domo.names import one_line
 from domo.ops import proxies
 
 CAUSES = {
@@ -61,7 +62,7 @@ def words(code: grpc.StatusCode, details: str, address: str) -> str:
         details: What came with it.
         address: Where the call went.
     """
-    said = " ".join("".join(c if c.isprintable() else " " for c in details).split())[:MOST_TEXT]
+    said = one_line(details, MOST_TEXT)
     http = HTTP.search(details)
     if http is not None and "HTTP proxy" not in details:
         kind = KINDS.get(int(http[1]), BETWEEN)
@@ -97,7 +98,7 @@ def cause(text: str) -> str:
         if all(word in text for word in all_of):
             return why.format(http[1] if http else "?")
     last = text.rsplit(": ", 1)[-1].removesuffix(".").lower()
-    return " ".join("".join(c if c.isprintable() else " " for c in last).split())[:MOST_TEXT]
+    return one_line(last, MOST_TEXT)
 
 
 def empty(address: str) -> str:

@@ -183,7 +183,7 @@ def test_what_passes_by_itself_costs_no_run(tmp_path: Path) -> None:
         agents(server.address, ["site-a"], tmp_path, lambda _: options(tmp_path, task)),
     ):
         assert server.ended()["state"] == "FINISHED"
-        said = [text.split(": ", 1)[1].split("  (/")[0] for text in told(server)]
+        said = [text.split(": ", 1)[1].split(" (/")[0] for text in told(server)]
         assert told(server, "declined") == []
     assert said == [
         f"'{task}' could not be made by Passing(): MemoryError:",

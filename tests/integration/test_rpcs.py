@@ -205,7 +205,7 @@ def test_what_a_silo_says_of_itself(trainer: Raw, server: Coordinator) -> None:
     resources = report(resources=machine, shares_log=True, log_lines=lines)["resources"]
     assert (resources["gpu_memory_used_bytes"], resources["disk_free_bytes"]) == (7, None)
     (line,) = server.get("/silos/site-a/log")["lines"]
-    assert (line["level"], line["text"][:12], len(line["text"])) == ("ERROR", "round 1 <b>x", 500)
+    assert (line["level"], line["text"][:12], len(line["text"])) == ("ERROR", "round 1 <b>x", 300)
     trainer.join()
     assert server.get("/silos/site-a/log")["lines"] == [line], "what was before its restart stays"
     report()

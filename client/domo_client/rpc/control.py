@@ -10,7 +10,7 @@ from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import MAX_BYTES, Meaning
 from domo.metrics.table import Measured, Sum, Table, counts, is_finite
 from domo.model.layout import Layout
-from domo.names import shown
+from domo.names import one_line
 from domo.stages.watch import Seen
 from domo_client.rpc.offer import Offer, offer_in
 from domo_client.rpc.session import Session
@@ -32,8 +32,6 @@ LogLine = tuple[int, float, str, str]
 
 log = logging.getLogger(__name__)
 
-MOST_TEXT = 2000
-"""Of a text of the coordinator that is shown."""
 MOST_WANTED = 4 * MAX_BYTES
 """Of what several silos have said together."""
 
@@ -81,7 +79,7 @@ class Control:
         """
         request = pb.WaitForRunRequest(told=self.not_offered)
         answer = self._ask("WaitForRun", request, self._session.long_poll_s)
-        self.not_offered = " ".join(shown(answer.text[:MOST_TEXT]).split())
+        self.not_offered = answer.text
         if not answer.HasField("offer"):
             return None
         return offer_in(answer.offer)
@@ -220,4 +218,6 @@ def _layout(text: str) -> Layout:
     try:
         return Layout.from_json(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ProtocolError(f"the coordinator's layout cannot be read: {error!r}") from None
+        raise ProtocolError(
+            f"the coordinator's layout cannot be read: {one_line(repr(error))}"
+        ) from None

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 import grpc
 
-from domo_proto.channel import TlsFiles, make_channel
-from domo_proto.v1 import federation_pb2_grpc as pb_grpc
+from domo_proto.channel import TlsFiles, federation_stub, make_channel
 
 DATA = "/domo_proto.v1.FederationData/"
 
@@ -27,7 +26,7 @@ class Line:
 
     def __init__(self, address: str, tls: TlsFiles | None):
         self.channel = make_channel(address, tls)
-        self.stub: Any = pb_grpc.FederationStub(self.channel)  # type: ignore[no-untyped-call]
+        self.stub: Any = federation_stub(self.channel)
         self.fetch: Any = self.channel.unary_stream(DATA + "FetchRound")
         self.submit: Any = self.channel.stream_unary(DATA + "SubmitUpdate")
         self._calls, self._retired, self._lock = 0, False, threading.Lock()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import domo
 from domo.errors import ConfigError, ProtocolError
-from domo.names import MOST_TITLE, shown
+from domo.names import MOST_TITLE, one_line, shown
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 
@@ -101,8 +101,8 @@ def understood(run_id: str, text: str, digest: str) -> RunConfig:
         known = {k: v for k, v in fields.items() if k not in unknown}
         config = validate(RunConfig, known, "its settings")
     except (ConfigError, ValueError, TypeError, RecursionError) as error:
-        raise UnknownRunError(run_id, str(error)) from None
+        raise UnknownRunError(run_id, one_line(str(error))) from None
     if config.digest != digest:
-        why = f"it uses {', '.join(unknown)}" if unknown else "its defaults are others"
+        why = one_line(f"it uses {', '.join(unknown)}") if unknown else "its defaults are others"
         raise UnknownRunError(run_id, why)
     return config

@@ -5,6 +5,7 @@ import threading
 
 import grpc
 
+from domo.names import one_line
 from domo_client.rpc.session import Session
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -51,7 +52,7 @@ class Presence(threading.Thread):
                     for _ in call:
                         self._stopped.wait(SIGN_S)
             except grpc.RpcError as error:
-                log.debug("presence: %s", error)
+                log.debug("presence: %s", one_line(str(error)))
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     pause_s = UNKNOWN_S
             except ValueError:  # the channel is closed

@@ -10,11 +10,11 @@ import time
 from collections import deque
 from typing import NamedTuple
 
+from domo.names import one_line
 from domo_client.telemetry.describe import sendable
 
 MAX_LINES = 200
 """Kept for a coordinator that cannot be reached now; older ones are lost."""
-MAX_CHARS = 500
 LINES_PER_REPORT = 50
 SOURCES = ("domo", "domo_proto", "domo_client", "domo_client.journal")
 
@@ -32,7 +32,7 @@ class Line(NamedTuple):
         number: Counted from 1.
         at: When it was written, monotonic seconds.
         level: INFO, WARNING, ERROR or CRITICAL.
-        text: At most MAX_CHARS characters.
+        text: As `one_line` makes it.
     """
 
     number: int
@@ -62,7 +62,7 @@ class LogTail(logging.Handler):
         if getattr(record, "silo", self._silo_id) != self._silo_id:
             return
         try:
-            text = sendable(record.getMessage())[:MAX_CHARS]
+            text = one_line(sendable(record.getMessage()))
         except Exception:
             self.handleError(record)
             return

@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 
 from domo.errors import LayoutMismatchError, TaskError
 from domo.model.wrappers import plain, plain_names
+from domo.names import one_line
 
 EXTRA = "_extra_state"
 """How `state_dict` calls what a module keeps beside its tensors."""
@@ -153,7 +154,7 @@ class Layout:
             a, b = theirs.get(name), ours.get(name)
             if a != b:
                 said = [_show(e, of.aliases.get(name)) for e, of in ((a, self), (b, mine))]
-                lines.append(f"{name}: the run has {said[0]}, this silo has {said[1]}")
+                lines.append(one_line(f"{name}: the run has {said[0]}, this silo has {said[1]}"))
         lines = lines or ["the same tensors in another order, or tied in another way"]
         more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
         text = "the silo's model does not match the run's: " + "; ".join(lines[:3]) + more

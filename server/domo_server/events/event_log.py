@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from domo.errors import TransportError
+from domo.names import MOST_SAID, one_line
 from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.kinds import EventKind
@@ -68,6 +69,7 @@ class EventLog:
         self._put(kind, text, run_id, silo_id)
 
     def _put(self, kind: EventKind, text: str, run_id: str | None, silo_id: str | None) -> None:
+        text = one_line(text, MOST_SAID)
         log.info("%s", text, extra={"run": run_id, "silo": silo_id})
         self.counters.event(kind, silo_id)
         written = asyncio.get_running_loop().run_in_executor(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from domo.errors import (
     AccessError,
@@ -18,20 +19,19 @@ from domo.errors import (
 )
 from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
 from domo.metrics.table import MOST_SENT, Sum, Table
-from domo.names import plain, shown
+from domo.names import MOST_SAID, one_line, plain, shown
 from domo.ops.logs import log_context
 from domo_proto.errors import known_code, status_of, trailing_metadata
 from domo_proto.tables import table_of
+from domo_proto.texts import with_lines
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.runs.run import Run
 from domo_server.silos.session import NotReady, Session
-from domo_server.silos.silo_log import printable
 
 log = logging.getLogger(__name__)
 
-MAX_TEXT = 2000
 MOST_AGAIN_S = 86_400.0
 """A silo that looks again later than this is not believed."""
 MAX_SUM = 1e100
@@ -49,18 +49,23 @@ def answers(handler: Handler) -> Handler:
     """Turn an error into its status, with the class by name in the trailing metadata.
 
     What is the coordinator's own fault is retryable: silos wait until its admin has mended it.
+    Texts of requests and of answers become printable lines here.
     """
 
     @functools.wraps(handler)
     async def wrapped(self: Any, request: Any, context: Context) -> Any:
         try:
-            return await handler(self, request, context)
+            if isinstance(request, Message):
+                with_lines(request)
+            answer = await handler(self, request, context)
+            return with_lines(answer) if isinstance(answer, Message) else answer
         except grpc.aio.BaseError:  # the call is over
             raise
         except Exception as error:
             said = _for_silo(error)
             self._coordinator.counters.rpc_error(said)
-            return await context.abort(status_of(said), str(said), trailing_metadata(said))
+            text = one_line(str(said))
+            return await context.abort(status_of(said), text, trailing_metadata(said))
 
     return wrapped  # type: ignore[return-value]
 
@@ -169,8 +174,7 @@ def not_ready_of(request: pb.ReportRequest) -> tuple[NotReady | None, str]:
         return None, ""
     said = request.not_ready
     again_s = said.looks_again_s if 0 <= said.looks_again_s <= MOST_AGAIN_S else MOST_AGAIN_S
-    reason = printable(said.reason, MAX_TEXT)
-    return NotReady(request.run_id[:128], reason, again_s), known_code(said.code)
+    return NotReady(request.run_id[:128], said.reason, again_s), known_code(said.code)
 
 
 def refuse(
@@ -186,7 +190,7 @@ def refuse(
         kind: What it is counted as, if not as that.
         code: Of the error that it is.
     """
-    why = why[:MAX_TEXT]
+    why = one_line(why, MOST_SAID)
     run.events.counters.refused(session.silo_id, kind or what)
     run.say(kinds.REFUSED, f"refused an {what} of {session.silo_id}: {why}", session.silo_id)
     session.fails(f"{what} refused: {why}", code)

@@ -13,7 +13,7 @@ from domo.errors import (
     VersionError,
 )
 from domo.meaning.value import NOTHING, Meaning
-from domo.names import is_name, shown
+from domo.names import is_name
 from domo_proto import PRESENCE, PROTOCOL_VERSION
 from domo_proto.codec import CAPABILITY, FRAME_BYTES
 from domo_proto.errors import known_code
@@ -23,7 +23,6 @@ from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.rpc.access import (
-    MAX_TEXT,
     Callers,
     Context,
     answers,
@@ -39,7 +38,7 @@ from domo_server.runs.participants import failed_text
 from domo_server.silos.certificate_expiry import peer_end
 from domo_server.silos.doing import heard
 from domo_server.silos.session import Process
-from domo_server.silos.silo_log import printable, resources
+from domo_server.silos.silo_log import resources
 from domo_server.store.rows import Enrolment
 
 MOST_NOTES = 4
@@ -178,7 +177,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         """A silo will not take part."""
         session = self._callers.session(request.session, context)
         await self._coordinator.registry.decline(
-            session, request.run_id, request.reason[:2000], known_code(request.code)
+            session, request.run_id, request.reason, known_code(request.code)
         )
         return pb.DeclineResponse()
 
@@ -222,7 +221,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.longest_step_s = seconds(request, "longest_step_s")
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
         if request.network and session.counted:  # else it is why there was no session
-            text = f"{session.silo_id}: its network: {printable(request.network)}"
+            text = f"{session.silo_id}: its network: {request.network}"
             self._coordinator.events.say(kinds.NETWORK, text, session.run_id, session.silo_id)
         session.counted = True
         said = request.resources if request.HasField("resources") else None
@@ -231,13 +230,13 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.log.hear(request.shares_log, request.log_lines)
         run = self._coordinator.queue.find(request.run_id) if request.run_id else None
         for note in request.notes[:MOST_NOTES]:
-            text = f"{session.silo_id}: {shown(note[:MAX_TEXT])}"
+            text = f"{session.silo_id}: {note}"
             self._coordinator.events.say(
                 kinds.SILO_NOTE, text, run.run_id if run else None, session.silo_id
             )
         directive = pb.CONTINUE
         if request.failure:
-            session.phase, text = "failed", request.failure[:2000]
+            session.phase, text = "failed", request.failure
             times, lasts = request.failure_times, request.failure_lasts
             shown_text = failed_text(text, times, lasts) if times > 1 else text
             session.fails(shown_text, known_code(request.failure_code), lasts)
@@ -265,9 +264,9 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         """A silo says goodbye."""
         session = self._callers.session(request.session, context)
-        self._coordinator.sessions.leave(session, request.reason[:500])
+        self._coordinator.sessions.leave(session, request.reason)
         self._coordinator.changes.assigned(session.silo_id)  # its calls are over
-        reason = f": {request.reason[:500]}" if request.reason else ""
+        reason = f": {request.reason}" if request.reason else ""
         text = f"{session.silo_id} left{reason}"
         self._coordinator.events.say(kinds.LEFT, text, silo_id=session.silo_id)
         await self._coordinator.registry.seen([session])

@@ -1,5 +1,6 @@
 """A run as silos are told it, and why it is not for a silo."""
 
+from domo.names import one_line
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.runs.run import Run
@@ -32,4 +33,4 @@ def why_not(coordinator: Coordinator, session: Session) -> str:
         return ""
     if run.roster.has_place_for(session):
         return ""
-    return run.roster.no_place(session.silo_id, loaded=True, ended=False)
+    return one_line(run.roster.no_place(session.silo_id, loaded=True, ended=False))

@@ -1,11 +1,10 @@
 """What a silo says of its machine and its log: bounded and made harmless before it is kept.
 
-It stays in memory. A silo may say anything, so numbers that cannot be are left out, and of text
-only what can be printed stays.
+It stays in memory. A silo may say anything, so numbers that cannot be are left out, and a text is
+one printable line.
 """
 
 import math
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,26 +12,18 @@ from typing import Any
 
 from domo.api.schema import Resources
 from domo.api.silo_log import LogLine
+from domo.names import one_line
 from domo_server.silos.rates import Bucket
 from domo_server.store.store import time_text
 
 MAX_LINES = 200
 """Kept of each silo."""
-MAX_CHARS = 500
 LINES_PER_REPORT = 50
 LINES_PER_S = 20.0
 """On average; as many as are kept may come at once."""
 MAX_BYTES = 1 << 60
 MAX_AGE_S = 86_400.0
 LEVELS = ("INFO", "WARNING", "ERROR")
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.S)
-"""Of terminals: colours, cursor, titles."""
-
-
-def printable(text: str, most: int = MAX_CHARS) -> str:
-    """A text of one line without control characters, at most so long."""
-    text = ESCAPES.sub("", text[: 4 * most])
-    return "".join(c if c.isprintable() else " " for c in text)[:most].strip()
 
 
 def resources(message: Any) -> Resources:
@@ -97,7 +88,7 @@ class HeardLog:
                 number=self._count,
                 at=time_text(self._wall() - min(max(age, 0.0), MAX_AGE_S)),
                 level=line.level if line.level in LEVELS else "INFO",
-                text=printable(line.text),
+                text=one_line(line.text),
             )
         )
 

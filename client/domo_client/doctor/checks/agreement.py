@@ -7,15 +7,15 @@ import grpc
 from domo.errors import AccessError, ProtocolError
 from domo.meaning.compare import CURES, described, differences, other_code
 from domo.meaning.value import NOTHING, Meaning
-from domo.names import is_name, shown
+from domo.names import is_name
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo_client.doctor.checks import Facts, OpenRun, Setup
 from domo_client.doctor.checks.network import CALL_S, channel
-from domo_client.rpc.control import MOST_TEXT, MOST_WANTED
+from domo_client.rpc.control import MOST_WANTED
 from domo_client.rpc.offer import Offer, understood
+from domo_proto.channel import federation_stub
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
-from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 
 
 def open_run(setup: Setup, facts: Facts) -> Iterator[Finding]:
@@ -25,16 +25,14 @@ def open_run(setup: Setup, facts: Facts) -> Iterator[Finding]:
         return
     role = pb.EVALUATOR if setup.role == "evaluator" else pb.TRAINER
     with channel(setup, facts) as way:
-        stub = pb_grpc.FederationStub(way)  # type: ignore[no-untyped-call]
         try:
             request = pb.LookAtRunRequest(silo_id=setup.name, role=role)
-            answer = stub.LookAtRun(request, timeout=CALL_S)
+            answer = federation_stub(way).LookAtRun(request, timeout=CALL_S)
         except grpc.RpcError as error:
             yield _unanswered(setup, error)
             return
     if not answer.HasField("offer") and answer.text:
-        text = " ".join(shown(answer.text[:MOST_TEXT]).split())
-        yield warning(text, "another --name, or the admin puts this one on the roster")
+        yield warning(answer.text, "another --name, or the admin puts this one on the roster")
         return
     if not answer.HasField("offer"):
         yield unchecked(f"no run is open to {setup.name} now, so there is nothing to compare with")

@@ -33,10 +33,9 @@ from domo_client.identity.dial import (
 )
 from domo_client.loop.connect import COMPRESSIONS
 from domo_proto import PROTOCOL_VERSION
-from domo_proto.channel import CLIENT_OPTIONS, make_channel
+from domo_proto.channel import CLIENT_OPTIONS, federation_stub, make_channel
 from domo_proto.errors import from_rpc
 from domo_proto.v1 import federation_pb2 as pb
-from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 
 CALL_S = 10.0
 DASHBOARD_S = 3.0
@@ -193,12 +192,11 @@ def protocol(setup: Setup, facts: Facts) -> Iterator[Finding]:
                 text = f"{failed}: {from_rpc(error, setup.server or '')}"
                 yield problem(text, "the coordinator's log may say more")
             return
-        stub = pb_grpc.FederationStub(way)  # type: ignore[no-untyped-call]
         request = pb.JoinRequest(
             protocol_version=PROTOCOL_VERSION, software_version=domo.__version__
         )
         try:
-            stub.Join(request, timeout=CALL_S)
+            federation_stub(way).Join(request, timeout=CALL_S)
         except grpc.RpcError as error:
             found = from_rpc(error, setup.server or "")
             if type(found) is ProtocolError:  # it got as far as the name

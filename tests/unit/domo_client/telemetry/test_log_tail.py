@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from domo.names import MOST_TEXT
 from domo_client.telemetry.log_tail import (
     LINES_PER_REPORT,
-    MAX_CHARS,
     MAX_LINES,
     LogTail,
     journal,
@@ -40,7 +40,7 @@ def test_no_traceback_and_no_long_line(tail: LogTail) -> None:
     except ValueError:
         logging.getLogger("domo.training.local_round").exception("it failed")
     journal.info("x" * 10_000)
-    assert texts(tail) == ["it failed", "x" * MAX_CHARS]
+    assert texts(tail) == ["it failed", "x" * (MOST_TEXT - 3) + "..."]
 
 
 def test_what_was_heard_is_not_said_again_and_the_oldest_go_first(tail: LogTail) -> None:
