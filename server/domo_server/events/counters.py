@@ -37,6 +37,13 @@ BYTES = Metric(
 RPC_ERRORS = Metric(
     "domo_rpc_errors_total", "counter", "Calls of silos that ended with an error.", ("error",)
 )
+HANDSHAKES = Metric(
+    "domo_refused_handshakes_total",
+    "counter",
+    "Connections to the silos' TLS port that ended before a call: `refused`, by either end; "
+    "`silent`, nothing was said, as by a port scanner; `unknown`, too fast to be looked at.",
+    ("kind",),
+)
 ROUND = Metric(
     "domo_round_duration_seconds", "histogram", "From the opening of a round to its next model."
 )
@@ -47,9 +54,10 @@ PHASE = Metric(
     "the next round).",
     ("phase",),
 )
-COUNTED = (EVENTS, JOINS, FAILURES, REFUSALS, BYTES, RPC_ERRORS, ROUND, PHASE)
+COUNTED = (EVENTS, JOINS, FAILURES, REFUSALS, BYTES, RPC_ERRORS, HANDSHAKES, ROUND, PHASE)
 
 REFUSED = ("update", "late", "norm", "enrolment")
+ENDED = ("refused", "silent", "unknown")
 PHASES = ("collecting", "summing", "committing")
 BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 """Seconds: rounds take from less than one to a day."""
@@ -68,10 +76,13 @@ class Counters:
         self._refusals = counter(registry, REFUSALS)
         self._bytes = counter(registry, BYTES)
         self._rpc_errors = counter(registry, RPC_ERRORS)
+        self._handshakes = counter(registry, HANDSHAKES)
         self._rounds = histogram(registry, ROUND, BUCKETS)
         self._phases = histogram(registry, PHASE, BUCKETS)
         for phase in PHASES:
             self._phases.labels(phase)
+        for kind in ENDED:
+            self._handshakes.labels(kind)
         self._silos: set[str] = set()
 
     def event(self, kind: EventKind, silo_id: str | None) -> None:
@@ -92,6 +103,10 @@ class Counters:
     def rpc_error(self, error: Exception) -> None:
         """A call ended with an error."""
         self._rpc_errors.labels(type(error).__name__).inc()
+
+    def handshakes(self, kind: str, number: int = 1) -> None:
+        """Connections ended before a call."""
+        self._handshakes.labels(kind).inc(number)
 
     def phase(self, phase: str, seconds: float) -> None:
         """A part of a round took so long."""

@@ -87,5 +87,6 @@ ENDS = {"FINISHED": FINISHED, "FAILED": FAILED, "STOPPED": STOPPED}
 DISK = _kind("disk", "problem", "red", webhook="disk")
 DESCRIPTORS = _kind("descriptors", "problem", "red")
 CERTIFICATE = _kind("certificate")
+REFUSED_HANDSHAKE = _kind("refused-handshake", "problem", "yellow")
 TRACKER = _kind("tracker")
 WEBHOOK = _kind("webhook")
