@@ -32,7 +32,7 @@ BIN = Path(sys.executable).parent
 
 FOLDER = RUNS / "demo"
 
-LINKS = r"dashboard +(http://\S+)\s+log in +(http://\S+)"
+LINKS = r"dashboard +(http://\S+)\s+log in +(.+) prints"
 SERVER = """
 [server]
 report_interval_s = 0.5  # a round takes less than the default of 2 s
@@ -202,7 +202,7 @@ def main() -> None:
         url, login = found.groups()
         say(f"dashboard: {url}")
         if console.is_terminal:
-            say(f"  to start runs of your own there: {login}")
+            say(f"  to start runs of your own there, log in: {login}")
         run_ids = {m: f"{i}-{m.lower()}" for i, m in enumerate(METHODS, 1)}
         curves = watch(url, run_ids, processes)
         if not console.is_terminal:
@@ -217,7 +217,7 @@ def main() -> None:
             say("the dashboard stays up until Ctrl-C:")
             both = ",".join(run_ids.values())
             say(f"  both runs side by side            {url}/#/compare?runs={both}")
-            say(f"  log in and start one of your own  {login}")
+            say(f"  log in and start one of your own: {login}")
             with contextlib.suppress(KeyboardInterrupt):
                 signal.pause()
         say("next: README.md, `domo simulate --help`, `domo-server --help`, `domo-client --help`")
@@ -233,10 +233,11 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 
 def keep(url: str, run_ids: dict[str, str]) -> None:
-    """Download models and histories, as anybody can."""
+    """Download models, which takes a token, and histories."""
+    token = (FOLDER / "coordinator" / "admin-token").read_text().strip()
     for method, run_id in run_ids.items():
         base = f"{url}/api/v1/runs/{run_id}"
-        model = httpx.get(f"{base}/model", timeout=60)
+        model = httpx.get(f"{base}/model", headers={"Authorization": f"Bearer {token}"}, timeout=60)
         model.raise_for_status()
         (FOLDER / f"{method.lower()}.safetensors").write_bytes(model.content)
         history = httpx.get(f"{base}/history.json", timeout=60)

@@ -29,12 +29,16 @@ from domo.ops.terminal import fill_closed, output_may_be_lost
 from domo.ops.words import typed
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.errors import from_rpc
+from domo_server.people.commands import login, session_app, token_app
 
 if TYPE_CHECKING:
     from domo_server.config import ServerConfig
     from domo_server.startup import Started
 
 app = make_app("domo-server")
+app.add_typer(token_app, name="token")
+app.add_typer(session_app, name="session")
+app.command()(login)
 
 Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="federation.toml: [server] and [[runs]].")
@@ -93,7 +97,7 @@ def main_command(
     from domo_server.app import serve
 
     def started(where: "Started") -> None:
-        _banner(settings, where, link=form == "text")
+        _banner(settings, where, link=form == "text" and console.is_terminal)
 
     with output_may_be_lost():
         ends = asyncio.run(serve(settings, runs, exit_when_done=exit_when_done, on_started=started))
@@ -102,16 +106,22 @@ def main_command(
 
 
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
-    """Say where it listens; the link holds the admin token, which no log file should."""
+    """Say where it listens; a link that logs in is for a terminal, and for no log file."""
     from domo.api.client import DASHBOARD
     from domo.remote.admin import default_token_file
     from domo.remote.which import here
+    from domo_server.config import DEFAULT_DASHBOARD
 
     tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
     token = settings.state_dir / "admin-token"
+    usual = token == default_token_file()
     say(f"domo-server: silos at {where.grpc_address} ({tls}), state in {settings.state_dir}")
     say(f"  dashboard  {where.dashboard_url}")
-    say(f"  log in     {where.login_url if link else f'the token is in {token}'}")
+    state_dir = None if usual else settings.state_dir
+    command = typed("domo-server", "login", state_dir=state_dir)
+    say(f"  log in     {where.login_url() if link else f'{command} prints a link, good once'}")
+    if settings.open_reading and not is_loopback(settings.dashboard or DEFAULT_DASHBOARD):
+        say("  reading    is open: whoever reaches the page may read (open_reading)")
     if where.run_ids:
         say(f"  runs       {', '.join(where.run_ids)}")
         here_only = ", on this machine," if is_loopback(where.grpc_address) else ""
@@ -122,7 +132,7 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     else:
         say("idle: no run is configured. Write a file with one, and hand it to this coordinator:")
         say("  domo config > federation.toml")
-        at, usual = where.dashboard_url, token == default_token_file()
+        at = where.dashboard_url
         server = None if at == DASHBOARD else at
         token_file = None if usual else token
         say(f"  {typed('domo', 'submit', 'federation.toml', server=server, token_file=token_file)}")

@@ -1,6 +1,5 @@
 """The coordinator's configuration: flag > DOMO_SERVER_* > federation.toml > default."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from domo.errors import ConfigError, StateError
+from domo.errors import ConfigError
 from domo.ops.addresses import is_loopback, listen_address
 from domo.ops.config_file import load_toml, validate, validate_all
 from domo.run_config import RunConfig
@@ -116,6 +115,8 @@ class ServerConfig(BaseSettings):
     """Shortest rest of all silos that a round waits for that makes it a stalled run."""
     trackers: TrackersConfig | None = None
     """TensorBoard and MLflow."""
+    open_reading: bool = False
+    """Let anybody read who reaches the page; by default only where it is on loopback."""
     webhooks: tuple[WebhookConfig, ...] = ()
     """Addresses that are told what happens."""
     dashboard_url: str | None = Field(None, pattern=r"^https?://\S+$")
@@ -218,21 +219,3 @@ def name_runs(runs: Sequence[RunConfig]) -> list[tuple[str, RunConfig]]:
             name, number = f"{run.title}-{number}", number + 1
         named.append((name, run))
     return named
-
-
-def admin_token(state_dir: Path) -> str:
-    """The admin's token; made at the first start, readable by the owner only.
-
-    Raises:
-        StateError: It cannot be read or made.
-    """
-    path = state_dir / "admin-token"
-    try:
-        path.touch(mode=0o600)
-        token = path.read_text(encoding="ascii").strip()
-        if not token:
-            token = secrets.token_urlsafe(32)
-            path.write_text(token, encoding="ascii")
-    except OSError as error:
-        raise StateError(f"the admin's token {path} cannot be used: {error.strerror}") from None
-    return token

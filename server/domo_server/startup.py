@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,8 +18,9 @@ from domo.ops.addresses import is_loopback, joined
 from domo.storage.state_folder import lock_folder
 from domo_proto.certificates import check_pair
 from domo_proto.channel import server_credentials
-from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, TlsConfig, admin_token
+from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, TlsConfig
 from domo_server.page_tls import PageTls
+from domo_server.people.local import admin_token
 from domo_server.store.database import open_database
 from domo_server.store.lock import AdvisoryLock, sole_use
 from domo_server.store.store import Store
@@ -34,13 +35,13 @@ class Started(NamedTuple):
     Attributes:
         grpc_address: host:port for silos.
         dashboard_url: The page.
-        login_url: Logs the admin in.
+        login_url: Makes a link that logs the admin in, once.
         run_ids: The runs of the configuration file.
     """
 
     grpc_address: str
     dashboard_url: str
-    login_url: str
+    login_url: Callable[[], str]
     run_ids: Sequence[str]
 
 
@@ -193,3 +194,13 @@ def dashboard_hosts(sock: socket.socket, config: ServerConfig) -> list[str] | No
         with contextlib.suppress(ValueError):  # no URL: it is not anybody's name
             names.add(urlsplit(url).hostname or host)
     return sorted(names)
+
+
+def is_proxied(config: ServerConfig) -> bool:
+    """Whether people reach the page through a proxy here, or under a name of another machine.
+
+    What such a proxy passes on comes from loopback, and is not from this machine.
+    """
+    host = urlsplit(config.dashboard_url or "").hostname
+    named = host is not None and not is_loopback(f"{host}:0")
+    return named or bool(config.trusted_proxies)

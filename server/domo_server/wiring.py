@@ -23,10 +23,15 @@ from domo_server import allocator
 from domo_server.config import ServerConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
+from domo_server.dashboard.access.gate import cookie_name
+from domo_server.dashboard.access.peer import reading_open_to
 from domo_server.events import kinds
 from domo_server.integrations.trackers import Follower, Writer
 from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.monitor import Watch
+from domo_server.people.local import keep_url
+from domo_server.people.people import People
+from domo_server.people.person import THE_ADMIN
 from domo_server.rpc.control import FederationServicer
 from domo_server.rpc.data import DataServicer, data_handlers
 from domo_server.startup import (
@@ -35,10 +40,12 @@ from domo_server.startup import (
     dashboard_hosts,
     dashboard_url,
     exposed,
+    is_proxied,
     taken,
     why_taken,
 )
 from domo_server.store.lock import KEEP_S, AdvisoryLock
+from domo_server.store.people import PeopleRows
 from domo_server.store.store import Store
 from domo_server.view.metrics import CoordinatorMetrics
 from domo_server.view.view import CoordinatorView
@@ -97,8 +104,21 @@ async def run(
         ending.callback(coordinator.events.hurry)  # before: webhooks wait for what is recorded
         metrics = CoordinatorMetrics(coordinator, view)
         hosts = dashboard_hosts(held.page_socket, config)
+        people = People(PeopleRows(held.store))
+        ending.callback(people.close)
+        await asyncio.to_thread(people.keep_local, held.token)
         app = create_app(
-            view, view, held.token, hosts, metrics.text, trusted_proxies=config.trusted_proxies
+            view,
+            view,
+            people,
+            hosts,
+            metrics.text,
+            config.trusted_proxies,
+            open_to=reading_open_to(
+                config.open_reading, hosts is not None and not is_proxied(config)
+            ),
+            cookie_name=cookie_name(str(config.state_dir.resolve())),
+            events=coordinator.events,
         )
         host, port = held.page_socket.getsockname()[:2]
         page = DashboardServer(app, host, port, held.page_tls)
@@ -106,6 +126,11 @@ async def run(
         url = dashboard_url(held.page_socket, config)
         if words := exposed(config):
             log.warning("%s", words)
+        keep_url(config.state_dir, url)
+
+        def login_url() -> str:
+            return f"{url}/login?code={people.make_code(THE_ADMIN, 'admin')}"
+
         if config.tls is not None:
             coordinator.expiry.take_own(config.tls.cert)
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
@@ -121,7 +146,7 @@ async def run(
         coordinator.start()
         looking = asyncio.create_task(stalls.forever(), name="watch")
         ending.callback(looking.cancel)
-        on_started(Started(address, url, f"{url}/login?token={held.token}", run_ids))
+        on_started(Started(address, url, login_url, run_ids))
         lost = asyncio.create_task(_keep(held.lock), name="database lock")
         ending.callback(lost.cancel)
         await _until_stopped(coordinator, run_ids if exit_when_done else None, stop, lost)

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.chrome import Page, chrome
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.people import TOKEN
+from tests.support.played.serving import Served, serving
 
 MARKS = (
     pytest.mark.slow,

@@ -15,7 +15,8 @@ from tests.support.live.coordinator import coordinator
 from tests.support.live.silos import agents, options
 from tests.support.played.crowd import crowd
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served
+from tests.support.played.people import TOKEN
+from tests.support.played.serving import Served
 
 require()
 
@@ -137,13 +138,16 @@ def test_an_unknown_query_or_kind_is_no_empty_answer(served: tuple[str, Served])
             assert b"did you mean" in answer.read()
 
 
-def test_a_wrong_link_and_the_form(browser: Page) -> None:
+def test_a_link_that_is_used_up_and_the_form(browser: Page) -> None:
     browser.as_new()
     here = "return location.pathname + location.search + location.hash"
-    browser.driver.get(f"{browser.url}/login?token=of-an-earlier-start#/runs")
-    assert "This log-in link is not valid (any more)" in browser.text("#login-error")
-    browser.until(lambda: browser.driver.execute_script(here) == "/login#/runs", "without token")
-    assert "admin-token" in browser.text("#where")
+    browser.driver.get(f"{browser.url}/login?code=of-yesterday#/runs")
+    browser.until(lambda: browser.driver.execute_script(here) == "/login#/runs", "without code")
+    assert browser.faults() == []
+    browser.click("#login-form button")
+    browser.until(lambda: "not valid (any more)" in browser.text("#login-error"), "refused")
+    assert browser.driver.execute_script(here) == "/login#/runs"
+    assert "domo-server login" in browser.text("#where")
     for width, theme in ((1400, "light"), (390, "dark")):
         browser.of_width(width)
         browser.colours(theme)
@@ -151,7 +155,7 @@ def test_a_wrong_link_and_the_form(browser: Page) -> None:
         assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
     browser.fill("#token", "guessed")
     browser.click("#login-form button")
-    browser.until(lambda: "This is not the token" in browser.text("#login-error"), "refused")
+    browser.until(lambda: "This is no token" in browser.text("#login-error"), "refused")
     browser.fill("#token", TOKEN)
     browser.click("#login-form button")
     browser.until(lambda: browser.driver.execute_script(here) == "/#/runs", "at the page it was")

@@ -173,7 +173,7 @@ def test_what_an_older_version_stored_says_nothing(tmp_path: Path) -> None:
             await lab.enroll(A)
             await lab.enroll(B)
             await lab.round_open(0)
-            with lab.store._transaction() as c:
+            with lab.store.transaction() as c:
                 c.execute(text("UPDATE enrolments SET meaning = NULL"))
         async with life(tmp_path, num_silos=2) as lab:
             assert await lines(lab) == []

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.routing import APIRoute
 from starlette.staticfiles import StaticFiles
 
 from domo import __version__
 from domo.api.schema import StreamMessage
 from domo.ops.prometheus import CONTENT_TYPE
-from domo_server.dashboard.access.admin import Admin
+from domo_server.dashboard.access.gate import Gate, requires, role_of
 from domo_server.dashboard.access.login import login_routes
 from domo_server.dashboard.access.peer import BehindProxies
+from domo_server.dashboard.access.session import session_routes
 from domo_server.dashboard.change_routes import change_routes
 from domo_server.dashboard.errors import add_error_handlers
 from domo_server.dashboard.middleware import Guard
@@ -26,26 +27,33 @@ from domo_server.dashboard.openapi_examples import errors, other
 from domo_server.dashboard.read_routes import read_routes
 from domo_server.dashboard.stream import StreamHub
 from domo_server.dashboard.strict import known_query
+from domo_server.events.event_log import EventLog
 from domo_server.page_tls import PageTls
+from domo_server.people.people import People
 from domo_server.view.interfaces import Control, ReadModel
 
 CLOSE_S = 5
 """How long answers that are under way may take when the coordinator stops."""
 STATIC = Path(__file__).parent / "static"
 _ABOUT = (
-    "Reading needs no credential. Changing anything needs the admin token, as "
-    "`Authorization: Bearer <token>` or by the cookie that /login sets. Every error has the shape "
-    '`{"error": {"code": ..., "message": ..., "status": ...}}`.'
+    "Each route says in `x-role` what it needs: `nobody`, or a person with the role `viewer`, "
+    "`auditor` or `admin`, who shows a token as `Authorization: Bearer <token>`, or has the cookie "
+    "that /login sets. Where reading is open, as on loopback, anybody is a viewer. Every error "
+    'has the shape `{"error": {"code": ..., "message": ..., "status": ...}}`.'
 )
 
 
 def create_app(
     read: ReadModel,
     control: Control,
-    admin_token: str,
+    people: People,
     allowed_hosts: Sequence[str] | None = None,
     metrics: Callable[[], Awaitable[bytes]] | None = None,
     trusted_proxies: Sequence[str] = (),
+    *,
+    open_to: Callable[[Request], bool] = lambda request: False,
+    cookie_name: str = "domo",
+    events: EventLog | None = None,
 ) -> FastAPI:
     """Make the application.
 
@@ -54,47 +62,60 @@ def create_app(
     Args:
         read: Where everything that is shown comes from.
         control: What the changing routes call.
-        admin_token: Opens the changing routes; must not be empty.
+        people: Who may do what.
         allowed_hosts: Host names that are answered, without ports, as protection against DNS
             rebinding; from `domo_server.startup.dashboard_hosts`. None: any.
         metrics: What /metrics answers; None: there is no such route.
         trusted_proxies: Addresses and networks whose `X-Forwarded-*` headers are believed.
-
-    Raises:
-        ConfigError: The admin token is empty.
+        open_to: Whether somebody without a credential may read.
+        cookie_name: Of sessions.
+        events: Told who logs in, and who is turned away.
     """
-    admin = Admin(admin_token)
+    gate = Gate(people, open_to, cookie_name, events)
     streams = StreamHub(read)
     app = FastAPI(
         title="domo coordinator",
         version=__version__,
         description=_ABOUT,
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
     )
-    app.state.streams = streams
+    app.state.streams, app.state.gate = streams, gate
     app.add_middleware(Guard, allowed_hosts=allowed_hosts)
     app.add_middleware(BehindProxies, trusted=trusted_proxies)  # the last one added is outermost
     add_error_handlers(app)
     strict = [Depends(known_query)]
     app.include_router(read_routes(read, streams), prefix="/api/v1", dependencies=strict)
-    app.include_router(change_routes(read, control, admin), prefix="/api/v1", dependencies=strict)
-    app.include_router(login_routes(admin))
+    app.include_router(change_routes(read, control), prefix="/api/v1", dependencies=strict)
+    app.include_router(session_routes(gate), prefix="/api/v1", dependencies=strict)
+    app.include_router(login_routes(gate))
     if metrics is not None:
         add_metrics(app, metrics)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    @app.get("/", include_in_schema=False)
+    entrance: dict[str, Any] = {
+        "include_in_schema": False,
+        "dependencies": [requires("nobody")],
+    }
+
+    @app.get("/", **entrance)
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
-    @app.get("/api/v1/docs", include_in_schema=False)
+    @app.get("/api/v1/docs", **entrance)
     async def docs() -> FileResponse:
         return FileResponse(STATIC / "docs.html")
 
+    @app.get("/api/v1/openapi.json", include_in_schema=False, dependencies=[requires("viewer")])
+    async def openapi() -> JSONResponse:
+        return JSONResponse(app.openapi())
+
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    for route in app.routes:
+        if isinstance(route, APIRoute) and role_of(route.dependant.dependencies) is None:
+            raise AssertionError(f"{route.path} does not say which role it needs")
     return app
 
 
@@ -105,8 +126,9 @@ def add_metrics(app: FastAPI, metrics: Callable[[], Awaitable[bytes]]) -> None:
     @app.get(
         "/metrics",
         response_class=Response,
-        responses=other("text/plain", example, "The text format of Prometheus.") | errors(400),
-        dependencies=[Depends(known_query)],
+        responses=other("text/plain", example, "The text format of Prometheus.")
+        | errors(400, 401, 429),
+        dependencies=[requires("viewer"), Depends(known_query)],
         tags=["coordinator"],
     )
     async def metrics_text() -> Response:
@@ -119,7 +141,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with what FastAPI cannot derive: credentials and the stream's data."""
+    """The OpenAPI document, with what FastAPI cannot derive: roles and the stream's data."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
@@ -133,8 +155,21 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             mode="serialization", ref_template="#/components/schemas/{model}"
         )
         parts["schemas"] = message.pop("$defs") | parts["schemas"] | {"StreamMessage": message}
+        for route in app.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                _say_role(document["paths"][route.path_format], route)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _say_role(operations: dict[str, Any], route: APIRoute) -> None:
+    """What the dependencies of a route ask for is what the document says."""
+    role = role_of(route.dependant.dependencies)
+    for method in route.methods or ():
+        operation = operations[method.lower()]
+        operation["x-role"] = role
+        if role != "nobody":
+            operation["security"] = [{"bearer": []}, {"cookie": []}]
 
 
 class DashboardServer(uvicorn.Server):

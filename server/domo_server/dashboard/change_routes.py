@@ -5,16 +5,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
 from domo.api.edit import RunEdit
 from domo.api.schema import ENDED, RunState, RunSummary, SiloStatus
 from domo.errors import ConfigError
 from domo_server.dashboard import openapi_examples as examples
-from domo_server.dashboard.access.admin import Admin
+from domo_server.dashboard.access.gate import requires
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
-from domo_server.dashboard.models import Session
 from domo_server.dashboard.openapi_examples import answer, errors, silo_errors
 from domo_server.view.interfaces import Control, ReadModel
 
@@ -24,7 +23,6 @@ MAX_EDIT_BYTES = 1 << 16
 MAX_REASON_BYTES = 4096
 MAX_REASON_CHARACTERS = 500
 """Longest reason for dropping a silo."""
-_SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"cookie": []}]
 _REASON = {
     "type": "object",
     "properties": {"reason": {"type": "string", "maxLength": MAX_REASON_CHARACTERS}},
@@ -36,34 +34,24 @@ def _takes(description: str, schema: Any, example: Any, required: bool = True) -
     """The OpenAPI entries of a route with a body."""
     content = {"application/json": {"schema": schema, "example": example}}
     body = {"required": required, "description": description, "content": content}
-    return {"requestBody": body, "security": _SECURITY}
+    return {"requestBody": body}
 
 
-def change_routes(read: ReadModel, control: Control, admin: Admin) -> APIRouter:
-    """Everything under /api/v1 that concerns the admin."""
-    router = APIRouter(responses=errors(400))
-    guarded = [Depends(admin.require)]
-    _add_run_routes(router, read, control, guarded)
-    _add_silo_routes(router, read, control, guarded)
-
-    @router.get("/session", responses=answer(examples.SESSION), tags=["coordinator"])
-    async def session(request: Request) -> Session:
-        """Whether this caller is the admin; the page shows its buttons by it."""
-        return Session(admin=admin.is_admin(request))
-
+def change_routes(read: ReadModel, control: Control) -> APIRouter:
+    """Everything under /api/v1 that changes something."""
+    router = APIRouter(responses=errors(400, 401, 403, 429), dependencies=[requires("admin")])
+    _add_run_routes(router, read, control)
+    _add_silo_routes(router, read, control)
     return router
 
 
-def _add_run_routes(
-    router: APIRouter, read: ReadModel, control: Control, guarded: list[Any]
-) -> None:
+def _add_run_routes(router: APIRouter, read: ReadModel, control: Control) -> None:
     @router.post(
         "/runs",
         status_code=201,
         response_model=RunSummary,
-        dependencies=guarded,
         responses=answer(examples.SUMMARY, 201, "Queued; Location is its address.")
-        | errors(401, 403, 413, 422),
+        | errors(413, 422),
         openapi_extra=_takes(
             "The run's config, as in a run file.", {"type": "object"}, examples.CONFIG
         ),
@@ -78,9 +66,7 @@ def _add_run_routes(
     def options(state: RunState, detail: str) -> dict[str, Any]:
         shown = examples.SUMMARY.model_copy(update={"state": state, "detail": detail})
         return {
-            "dependencies": guarded,
-            "responses": answer(shown) | errors(401, 403, 404, 409, 422),
-            "openapi_extra": {"security": _SECURITY},
+            "responses": answer(shown) | errors(404, 409, 422),
             "tags": ["runs"],
         }
 
@@ -103,8 +89,7 @@ def _add_run_routes(
 
     @router.patch(
         "/runs/{run_id:path}",
-        dependencies=guarded,
-        responses=answer(examples.SUMMARY) | errors(401, 403, 404, 413, 422),
+        responses=answer(examples.SUMMARY) | errors(404, 413, 422),
         openapi_extra=_takes(
             "What is to be another; what is left out stays.",
             RunEdit.model_json_schema(),
@@ -135,9 +120,7 @@ def _add_run_routes(
         return await change(run_id, control.stop, "stop")
 
 
-def _add_silo_routes(
-    router: APIRouter, read: ReadModel, control: Control, guarded: list[Any]
-) -> None:
+def _add_silo_routes(router: APIRouter, read: ReadModel, control: Control) -> None:
     async def change(silo_id: str, act: Callable[[], Awaitable[SiloStatus]]) -> SiloStatus:
         if all(silo.silo_id != silo_id for silo in await read.silos()):
             raise no_silo(silo_id)
@@ -148,8 +131,7 @@ def _add_silo_routes(
 
     @router.post(
         "/silos/{silo_id}/drop",
-        dependencies=guarded,
-        responses=answer(examples.DROPPED) | silo_errors(401, 403, 404, 409, 413, 422),
+        responses=answer(examples.DROPPED) | silo_errors(404, 409, 413, 422),
         openapi_extra=_takes(
             "Why, for everybody to read; may be left out.",
             _REASON,
@@ -164,9 +146,7 @@ def _add_silo_routes(
         return await change(silo_id, lambda: control.drop(silo_id, reason))
 
     plain: dict[str, Any] = {
-        "dependencies": guarded,
-        "responses": answer(examples.SILO) | silo_errors(401, 403, 404, 409, 422),
-        "openapi_extra": {"security": _SECURITY},
+        "responses": answer(examples.SILO) | silo_errors(404, 409, 422),
         "tags": ["silos"],
     }
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from domo.methods import METHODS, PAPER_METHODS, PRESETS, method_row, unused_constants
 from domo.run_config import RunConfig
 from domo.tasks import TASKS
+from domo_server.people.person import Role
 
 
 class _Frozen(BaseModel):
@@ -41,6 +42,8 @@ class Session(_Frozen):
     """Who is asking."""
 
     admin: bool = Field(description="Whether this caller may change something.")
+    role: Role | None = Field(default=None, description="What it may do; null: not even read.")
+    name: str | None = Field(default=None, description="Null: no credential was shown.")
 
 
 class MethodOption(_Frozen):

@@ -223,7 +223,7 @@ CARD = ModelCard(
     created_at=RUN.created_at,
     started_at=RUN.started_at,
 )
-SESSION = Session(admin=True)
+SESSION = Session(admin=True, role="admin", name="anna")
 OPTIONS = RunOptions(
     config_schema={"type": "object", "properties": {"num_rounds": {"type": "integer"}}},
     methods=[
@@ -244,12 +244,13 @@ STREAM = (
 
 _ERRORS = {
     400: ("bad_host", "this dashboard does not answer to the name 'example.org'. Use ..."),
-    401: ("unauthorized", "only the admin may do this. Send 'Authorization: Bearer <token>', ..."),
+    401: ("unauthorized", "this needs a person with the role admin. Send 'Authorization: ..."),
     403: ("cross_origin", "this request came with the log-in cookie from another site. ..."),
     404: ("not_found", "no run '9-x'. GET /api/v1/runs lists all runs."),
     409: ("run_ended", "run '1-fedavg-digits' has ended already (FINISHED). ..."),
     413: ("too_large", "a run config is at most 1048576 bytes."),
     422: ("invalid_request", "limit: Input should be less than or equal to 1000. ..."),
+    429: ("too_many_tries", "too many wrong tokens and log-ins came from 10.1.2.3 in the ..."),
     501: ("not_installed", "Parquet is not installed at the coordinator: pip install ..."),
     503: ("unavailable", "the model changed while it was being opened. Try again in a moment."),
 }

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Response
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from domo.api.measured import ModelTables, ModelTest
@@ -25,23 +24,23 @@ from domo.api.silo_log import SiloLog
 from domo.model.card_text import markdown
 from domo.names import plain
 from domo_server.dashboard import openapi_examples as examples
-from domo_server.dashboard.downloads import OpenFile, download
-from domo_server.dashboard.errors import ApiError, no_model, no_silo, not_found
+from domo_server.dashboard.access.gate import Gate, requires
+from domo_server.dashboard.downloads import download, model_route
+from domo_server.dashboard.errors import no_model, no_silo, not_found
 from domo_server.dashboard.history import history_csv, history_parquet
 from domo_server.dashboard.models import RunOptions, run_options
 from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
 from domo_server.dashboard.silo_page import silo_detail
-from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id
+from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id, while_allowed
 from domo_server.dashboard.strict import Limit, WhichModel, known_kinds
 from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
-_MODEL_TRIES = 3
 
 
 def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
-    """Everything under /api/v1 that needs no credential."""
-    router = APIRouter(responses=errors(400))
+    """Everything under /api/v1 that only reads."""
+    router = APIRouter(responses=errors(400, 401, 429), dependencies=[requires("viewer")])
 
     async def detail(run_id: str) -> RunDetail:
         run = await read.run(run_id)
@@ -138,13 +137,17 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         | errors(422),
         tags=["coordinator"],
     )
-    async def stream(last_event_id: Annotated[str | None, Header()] = None) -> EventStream:
+    async def stream(
+        request: Request, last_event_id: Annotated[str | None, Header()] = None
+    ) -> EventStream:
         """A `status` event at once and after every change, at most about ten in a second.
 
         The data of each is a StreamMessage: the status, the current (or newest) run, and the
         events since the message before. After 2 s of silence comes an `alive` event.
         """
-        return EventStream(streams.messages(parse_event_id(last_event_id)))
+        messages = streams.messages(parse_event_id(last_event_id))
+        gate: Gate = request.app.state.gate
+        return EventStream(while_allowed(messages, lambda: gate.still(request)))
 
     @router.get("/run-options", responses=answer(examples.OPTIONS), tags=["runs"])
     async def options() -> RunOptions:
@@ -255,37 +258,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             raise no_model(run_id, which)
         return download(await run_in_threadpool(markdown, found), "text/markdown", "README.md")
 
-    @router.get(
-        "/runs/{run_id:path}/model",
-        response_class=FileResponse,
-        responses=other(
-            "application/octet-stream", "(binary)", "`<run_id>-x<r>.safetensors`, or `-best-x<r>`."
-        )
-        | errors(404, 422, 503),
-        tags=["runs"],
-    )
-    async def model(run_id: str, which: WhichModel = "newest") -> FileResponse:
-        """The newest committed model x_r of a run, or the best, complete, as safetensors."""
-
-        def index(run: RunDetail) -> int | None:
-            return run.rounds_done if which == "newest" else run.best_index
-
-        for _ in range(_MODEL_TRIES):
-            before = await detail(run_id)
-            path = await read.model_file(run_id, which)
-            if path is None:
-                raise no_model(run_id, which)
-            try:
-                file = await run_in_threadpool(path.open, "rb", 0)
-            except FileNotFoundError:  # a newer checkpoint took its place
-                continue
-            after = await detail(run_id)
-            if index(before) == index(after):  # else the name would tell a wrong round
-                name = f"{'' if which == 'newest' else 'best-'}x{index(after)}"
-                return OpenFile(file, f"{plain(run_id)}-{name}.safetensors")
-            file.close()
-        message = "the model changed while it was being opened. Try again in a moment."
-        raise ApiError(503, "unavailable", message, {"Retry-After": "1"})
+    model_route(router, read, detail)
 
     # the last: an id of older versions may have "/" in it
     @router.get(

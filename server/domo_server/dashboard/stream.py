@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from fastapi.responses import StreamingResponse
@@ -25,6 +25,8 @@ GATHER_S = 0.1
 """Pause after a message; what changes in it is one message."""
 SIGN_S = 2.0
 """Silence after which a sign of life is sent."""
+CHECK_S = 10.0
+"""How often it is looked whether a listener may still listen."""
 RETRY_MS = 2000
 """How long a browser waits before it connects again."""
 
@@ -173,6 +175,26 @@ class StreamHub:
     def _wake_all(self) -> None:
         for wake in self._wakes:
             wake.set()
+
+
+async def while_allowed(
+    messages: AsyncGenerator[str, None], still: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[str, None]:
+    """A stream that ends soon after its listener may not listen any more.
+
+    Args:
+        messages: The stream; something comes at least every SIGN_S.
+        still: Whether the listener may go on.
+    """
+    loop = asyncio.get_running_loop()
+    due = loop.time() + CHECK_S
+    async with contextlib.aclosing(messages):
+        async for text in messages:
+            if loop.time() >= due:
+                if not await still():
+                    return
+                due = loop.time() + CHECK_S
+            yield text
 
 
 def _light(status: Status) -> Status:

@@ -44,6 +44,13 @@ HANDSHAKES = Metric(
     "`silent`, nothing was said, as by a port scanner; `unknown`, too fast to be looked at.",
     ("kind",),
 )
+LOGINS = Metric(
+    "domo_refused_logins_total",
+    "counter",
+    "Tokens, log-in codes and log-ins that were `wrong`, or were not looked at as too many of "
+    "their address had been (`limit`).",
+    ("why",),
+)
 ROUND = Metric(
     "domo_round_duration_seconds", "histogram", "From the opening of a round to its next model."
 )
@@ -54,7 +61,7 @@ PHASE = Metric(
     "the next round).",
     ("phase",),
 )
-COUNTED = (EVENTS, JOINS, FAILURES, REFUSALS, BYTES, RPC_ERRORS, HANDSHAKES, ROUND, PHASE)
+COUNTED = (EVENTS, JOINS, FAILURES, REFUSALS, BYTES, RPC_ERRORS, HANDSHAKES, LOGINS, ROUND, PHASE)
 
 REFUSED = ("update", "late", "norm", "enrolment")
 ENDED = ("refused", "silent", "unknown")
@@ -77,12 +84,15 @@ class Counters:
         self._bytes = counter(registry, BYTES)
         self._rpc_errors = counter(registry, RPC_ERRORS)
         self._handshakes = counter(registry, HANDSHAKES)
+        self._logins = counter(registry, LOGINS)
         self._rounds = histogram(registry, ROUND, BUCKETS)
         self._phases = histogram(registry, PHASE, BUCKETS)
         for phase in PHASES:
             self._phases.labels(phase)
         for kind in ENDED:
             self._handshakes.labels(kind)
+        for why in ("wrong", "limit"):
+            self._logins.labels(why)
         self._silos: set[str] = set()
 
     def event(self, kind: EventKind, silo_id: str | None) -> None:
@@ -107,6 +117,10 @@ class Counters:
     def handshakes(self, kind: str, number: int = 1) -> None:
         """Connections ended before a call."""
         self._handshakes.labels(kind).inc(number)
+
+    def refused_login(self, why: str) -> None:
+        """Somebody was turned away: `wrong`, or `limit`."""
+        self._logins.labels(why).inc()
 
     def phase(self, phase: str, seconds: float) -> None:
         """A part of a round took so long."""

@@ -84,6 +84,9 @@ ENDS = {"FINISHED": FINISHED, "FAILED": FAILED, "STOPPED": STOPPED}
 """By the state that a run ends in."""
 
 # the coordinator
+LOGGED_IN = _kind("logged-in")
+LOGGED_OUT = _kind("logged-out")
+REFUSED_LOGIN = _kind("refused-login", "problem", "yellow")
 DISK = _kind("disk", "problem", "red", webhook="disk")
 DESCRIPTORS = _kind("descriptors", "problem", "red")
 CERTIFICATE = _kind("certificate")

@@ -97,7 +97,7 @@ class Store:
         self._engine.dispose()
 
     @contextmanager
-    def _transaction(self, in_round: bool = False) -> Iterator[Connection]:
+    def transaction(self, in_round: bool = False) -> Iterator[Connection]:
         """A transaction; `in_round`: one that a round under way waits for.
 
         Raises:
@@ -115,7 +115,7 @@ class Store:
             raise CoordinatorUnavailableError(text) from error
 
     def _rows(self, make: Callable[..., T], statement: Any) -> list[T]:
-        with self._transaction() as c:
+        with self.transaction() as c:
             return [make(**row) for row in c.execute(statement).mappings()]
 
     def _one(self, make: Callable[..., T], statement: Any) -> T | None:
@@ -126,7 +126,7 @@ class Store:
 
     def create_run(self, name: str, config: Mapping[str, Any], config_digest: str) -> RunRow:
         """Insert a queued run; its number and id are given here."""
-        with self._transaction() as c:
+        with self.transaction() as c:
             number = (c.execute(select(func.max(runs.c.number))).scalar() or 0) + 1
             run_id = f"{number}-{name}"
             c.execute(
@@ -147,7 +147,7 @@ class Store:
 
     def update_run(self, run_id: str, **changes: Unpack[RunChanges]) -> None:
         """Change a run."""
-        with self._transaction() as c:
+        with self.transaction() as c:
             c.execute(update(runs).where(runs.c.run_id == run_id).values(**changes))
 
     def run(self, run_id: str) -> RunRow | None:
@@ -174,7 +174,7 @@ class Store:
     def count_runs(self) -> dict[RunState, int]:
         """How many runs are in which state; in others there are none."""
         counted = select(runs.c.state, func.count()).group_by(runs.c.state)
-        with self._transaction() as c:
+        with self.transaction() as c:
             return {state: int(num) for state, num in c.execute(counted)}
 
     # rosters
@@ -182,7 +182,7 @@ class Store:
     def enroll(self, run_id: str, silo_id: str, place: Enrolment) -> None:
         """Insert or replace a silo's enrolment."""
         key = (enrolments.c.run_id == run_id) & (enrolments.c.silo_id == silo_id)
-        with self._transaction() as c:
+        with self.transaction() as c:
             c.execute(delete(enrolments).where(key))
             values = asdict(place) | {"meaning": place.meaning.to_json()}
             c.execute(insert(enrolments).values(run_id=run_id, silo_id=silo_id, **values))
@@ -204,7 +204,7 @@ class Store:
     def accept_update(self, run_id: str, round_index: int, accepted: AcceptedUpdate) -> None:
         """Record that a spooled update counts; replaces one whose file was lost."""
         old = _round(updates, run_id, round_index) & (updates.c.silo_id == accepted.silo_id)
-        with self._transaction(in_round=True) as c:
+        with self.transaction(in_round=True) as c:
             c.execute(delete(updates).where(old))
             c.execute(
                 insert(updates).values(
@@ -227,7 +227,7 @@ class Store:
 
     def begin_close(self, run_id: str, record: RoundRecord) -> None:
         """Record the set that a round is closed with; it never changes again."""
-        with self._transaction(in_round=True) as c:
+        with self.transaction(in_round=True) as c:
             c.execute(
                 insert(rounds).values(
                     run_id=run_id,
@@ -247,7 +247,7 @@ class Store:
 
     def reopen_round(self, run_id: str, round_index: int) -> None:
         """Forget the set of a round that was not committed, and what followed from it."""
-        with self._transaction() as c:
+        with self.transaction() as c:
             c.execute(delete(rounds).where(_round(rounds, run_id, round_index)))
             after = updates.c.round_index > round_index
             c.execute(delete(updates).where((updates.c.run_id == run_id) & after))
@@ -264,7 +264,7 @@ class Store:
         """The commit point of a round: its checkpoint is durable, r advances."""
         parts = [{**participant_json(p), "cosine": p.cosine} for p in closed.participants]
         times = closed.times and closed.times.model_dump(mode="json", exclude_defaults=True)
-        with self._transaction() as c:
+        with self.transaction() as c:
             c.execute(
                 update(rounds)
                 .where(_round(rounds, run_id, closed.round_index))
@@ -311,7 +311,7 @@ class Store:
             tables: Its tables.
             unlike: Silo and metric of tables that these cannot be added to: they go.
         """
-        with self._transaction(in_round=True) as c:
+        with self.transaction(in_round=True) as c:
             for of_silo in (evaluations, evaluation_tables):
                 e = of_silo.c
                 where = (e.run_id == run_id) & (e.model_index == model_index)
@@ -342,7 +342,7 @@ class Store:
             index = table.c.model_index
             where = (table.c.run_id == run_id) & (index >= first)
             nth = select(index).distinct().where(where).order_by(index).limit(num_models + 1)
-            with self._transaction() as c:
+            with self.transaction() as c:
                 found += c.execute(nth).scalars()
         indices = sorted(set(found))
         return indices[num_models - 1] if len(indices) > num_models else None
@@ -352,14 +352,14 @@ class Store:
         found: set[tuple[int, str]] = set()
         for t in (evaluations.c, evaluation_tables.c):
             pairs = select(t.model_index, t.silo_id).distinct().where(t.run_id == run_id)
-            with self._transaction() as c:
+            with self.transaction() as c:
                 found |= {(index, silo_id) for index, silo_id in c.execute(pairs)}
         return found
 
     def summed_by(self, run_id: str) -> set[tuple[str, str]]:
         """Silo and metric of all sums of a run."""
         e = evaluations.c
-        with self._transaction() as c:
+        with self.transaction() as c:
             found = c.execute(select(e.silo_id, e.metric).distinct().where(e.run_id == run_id))
             return {(silo_id, metric) for silo_id, metric in found}
 
@@ -371,7 +371,7 @@ class Store:
         order = (e.model_index, e.silo_id, e.metric)
         where = _models(evaluations, run_id, first, last)
         columns = (*order, e.total, e.num, e.model_digest)
-        with self._transaction() as c:  # of many silos and rounds these are many: by place
+        with self.transaction() as c:  # of many silos and rounds these are many: by place
             found = c.execute(select(*columns).where(where).order_by(*order))
             return [EvaluationRow(*row) for row in found]
 
@@ -406,7 +406,7 @@ class Store:
         """
         t, i = evaluation_tables.c, judgement.model_index
         old = (t.run_id == run_id) & (t.model_index < i) & t.model_index.not_in(keep)
-        with self._transaction(in_round=not changes) as c:
+        with self.transaction(in_round=not changes) as c:
             c.execute(insert(judgements).values(run_id=run_id, **asdict(judgement)))
             c.execute(
                 update(evaluation_tables).where(old & t.cells.is_not(None)).values(cells=None)
@@ -446,7 +446,7 @@ class Store:
             "last_seen": at,
             "readmitted": False,
         }
-        with self._transaction() as c:
+        with self.transaction() as c:
             changed = c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**values))
             if not changed.rowcount:
                 c.execute(insert(silos).values(silo_id=silo_id, first_seen=at, **values))
@@ -454,14 +454,14 @@ class Store:
     def saw_silos(self, seen: Mapping[str, str]) -> None:
         """When silos were last heard of, by id; never earlier than is known already."""
         s = silos.c
-        with self._transaction(in_round=True) as c:
+        with self.transaction(in_round=True) as c:
             for silo_id, at in seen.items():
                 where = (s.silo_id == silo_id) & (s.last_seen < at)
                 c.execute(update(silos).where(where).values(last_seen=at))
 
     def mark_silo(self, silo_id: str, **changes: Unpack[SiloChanges]) -> None:
         """Change a silo that is not heard of by this."""
-        with self._transaction() as c:
+        with self.transaction() as c:
             c.execute(update(silos).where(silos.c.silo_id == silo_id).values(**changes))
 
     def add_event(
@@ -473,7 +473,7 @@ class Store:
         at: str | None = None,
     ) -> None:
         """Record something that happened, now or `at`."""
-        with self._transaction(in_round=True) as c:
+        with self.transaction(in_round=True) as c:
             c.execute(
                 insert(events).values(
                     at=at or now_text(), kind=kind, text=text, run_id=run_id, silo_id=silo_id
@@ -519,12 +519,12 @@ class Store:
     def runs_with_event(self, kinds: Sequence[str]) -> set[str]:
         """Runs that have an event of one of these kinds."""
         found = select(events.c.run_id).where(events.c.kind.in_(kinds)).distinct()
-        with self._transaction() as c:
+        with self.transaction() as c:
             return set(c.execute(found).scalars())
 
     def keep_hooks(self, hooks: Sequence[str]) -> None:
         """Forget webhooks that are not configured any more; new ones begin at the newest event."""
-        with self._transaction() as c:
+        with self.transaction() as c:
             c.execute(delete(webhooks).where(webhooks.c.hook.not_in(hooks)))
             known = set(c.execute(select(webhooks.c.hook)).scalars())
             newest = c.execute(select(func.max(events.c.event_id))).scalar() or 0
@@ -534,13 +534,13 @@ class Store:
 
     def hook_at(self, hook: str) -> int:
         """The last event that a webhook is through with."""
-        with self._transaction() as c:
+        with self.transaction() as c:
             at = c.execute(select(webhooks.c.event_id).where(webhooks.c.hook == hook)).scalar()
         return at or 0
 
     def move_hook(self, hook: str, event_id: int) -> None:
         """A webhook is through with an event."""
-        with self._transaction(in_round=True) as c:
+        with self.transaction(in_round=True) as c:
             c.execute(update(webhooks).where(webhooks.c.hook == hook).values(event_id=event_id))
 
 

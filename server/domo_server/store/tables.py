@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    UniqueConstraint,
 )
 
 metadata = MetaData()
@@ -199,4 +200,39 @@ webhooks = Table(
     metadata,
     Column("hook", String(64), primary_key=True),
     Column("event_id", Integer, nullable=False),
+)
+
+people_tokens = Table(
+    "people_tokens",
+    metadata,
+    Column("name", Said(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("made_at", String(32), nullable=False),
+    Column("ends_at", String(32)),
+    Column("used_at", String(32)),
+    Column("revoked_at", String(32)),
+    UniqueConstraint("digest", name="uq_people_tokens_digest"),
+)
+
+login_codes = Table(
+    "login_codes",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("name", Said(256), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("ends_at", String(32), nullable=False),
+)
+
+people_sessions = Table(
+    "people_sessions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("name", Said(256), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("origin", String(32), nullable=False),
+    Column("made_at", String(32), nullable=False),
+    Column("seen_at", String(32), nullable=False),
+    Column("ends_at", String(32), nullable=False),
+    Column("token", Said(64)),
 )

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from domo_server.dashboard import DashboardServer, create_app
 from tests.support.played.made_up import Federation
-
-TOKEN = "a-token-of-the-admin-that-is-long-enough"
+from tests.support.played.people import made_people
 
 
 class Served:
@@ -17,7 +16,8 @@ class Served:
 
     def __init__(self, federation: Federation, port: int = 0):
         self._federation = federation
-        app = create_app(federation, federation, TOKEN)
+        self._people = made_people()
+        app = create_app(federation, federation, self._people, open_to=lambda request: True)
         self._server = DashboardServer(app, "127.0.0.1", port)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
@@ -34,6 +34,7 @@ class Served:
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join(10)
+        self._people.close()
         assert not self._thread.is_alive()
 
     def change(self) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from domo.api.schema import Event, SiloStatus
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.people import TOKEN
+from tests.support.played.serving import Served, serving
 
 AT = "2026-01-05T09:00:00Z"
 

@@ -1,4 +1,3 @@
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +5,7 @@ import pytest
 
 from domo.errors import ConfigError
 from domo.run_config import RunConfig
-from domo_server.config import ServerConfig, admin_token, load_config, name_runs
+from domo_server.config import ServerConfig, load_config, name_runs
 
 
 def write(folder: Path, text: str) -> Path:
@@ -140,20 +139,6 @@ def test_a_counted_name_steps_over_a_given_one() -> None:
 def test_two_runs_with_one_name(names: tuple[str | None, str]) -> None:
     with pytest.raises(ConfigError, match=f"two runs are named '{names[1]}'"):
         name_runs(runs(*names))
-
-
-def test_the_admin_token_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
-    token = admin_token(tmp_path)
-    assert len(token) >= 40
-    assert admin_token(tmp_path) == token
-    path = tmp_path / "admin-token"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.read_text() == token
-
-
-def test_an_empty_token_of_a_start_that_died_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / "admin-token").touch(mode=0o600)
-    assert len(admin_token(tmp_path)) >= 40
 
 
 def test_every_fault_of_a_file_is_told_wherever_it_lies(tmp_path: Path) -> None:

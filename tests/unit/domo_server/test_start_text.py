@@ -35,12 +35,12 @@ def test_the_command_of_a_silo(
     files = None if tls is None else TlsConfig(cert=PEM, key=PEM, client_ca=tls[1])
     settings = ServerConfig(state_dir=Path("state"), insecure=True, tls=files)
     url = "http://127.0.0.1:8081"
-    _banner(settings, Started(listen, url, f"{url}/login?token=t", ["1-domo"]), link=True)
+    _banner(settings, Started(listen, url, lambda: f"{url}/login?code=c", ["1-domo"]), link=True)
     said = capsys.readouterr().out.splitlines()
     where = ", on this machine," if listen.startswith("127.") else ","
     assert said[-2] == f"next: start the silos{where} each with: domo-client {command}"
     assert said[-1] == f"and watch: domo watch --server {url}"
-    assert said[2].endswith(f"{url}/login?token=t")
+    assert said[2].endswith(f"{url}/login?code=c")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_the_submit_command_of_an_idle_coordinator_finds_it_and_its_token(
     state: Path, url: str, flags: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ServerConfig(state_dir=state)
-    _banner(settings, Started("127.0.0.1:50051", url, f"{url}/login?token=t", []), link=True)
+    _banner(settings, Started("127.0.0.1:50051", url, lambda: f"{url}/login?code=c", []), link=True)
     said = capsys.readouterr().out.splitlines()
     assert said[-1] == f"  domo submit federation.toml{flags}"

@@ -1,112 +1,123 @@
-"""Logging in with the token, by a link or a form, and out."""
+"""Logging in with a token or a code that is good once, by a form, and out."""
 
 from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
-from domo_server.dashboard.access.admin import HOW, Admin
-from domo_server.dashboard.access.pages import login_page, wants_page
-from domo_server.dashboard.access.peer import is_https
+from domo_server.dashboard.access.gate import (
+    Gate,
+    refuse_other_sites,
+    refuse_other_sites_if_said,
+    requires,
+)
+from domo_server.dashboard.access.pages import code_page, login_page, wants_page
 from domo_server.dashboard.errors import ApiError
-from domo_server.dashboard.openapi_examples import errors
+from domo_server.dashboard.openapi_examples import errors, other
 
 MAX_FORM_BYTES, MAX_FIELDS = 4096, 8
-WRONG_LINK = (
-    "this log-in link is not valid (any more): the coordinator has another token now, or the link "
-    "was cut"
+NO_TOKEN_HERE = (
+    "a token does not belong into an address, where histories and the logs of proxies keep it, and "
+    "is not taken from one any more. Type it into the form, or take a link that is good once: "
+    "`domo-server login` prints one. The token that was in this address should be another one now: "
+    "delete the file admin-token and start the coordinator again, or `domo-server token revoke`"
 )
-WRONG_TOKEN = "this is not the token of this coordinator"
 _FORM = {
     "requestBody": {
         "required": True,
-        "description": "The admin token, as a form sends it.",
+        "description": "A token, or a code of `domo-server login`, as a form sends it.",
         "content": {
             "application/x-www-form-urlencoded": {
-                "schema": {"type": "object", "properties": {"token": {"type": "string"}}},
-                "example": {"token": "(the admin token)"},
+                "schema": {
+                    "type": "object",
+                    "properties": {"token": {"type": "string"}, "code": {"type": "string"}},
+                },
+                "example": {"token": "(a token)"},
             }
         },
     }
 }
 
 
-def login_routes(admin: Admin) -> APIRouter:
+def login_routes(gate: Gate) -> APIRouter:
     """`/login` and `/logout`."""
     router = APIRouter(
-        tags=["coordinator"], default_response_class=RedirectResponse, responses=errors(400)
+        tags=["coordinator"], responses=errors(400), dependencies=[requires("nobody")]
     )
-
-    def refused(request: Request, what: str) -> Response:
-        if wants_page(request.headers):
-            return login_page(f"{what}.", 401)
-        raise ApiError(401, "unauthorized", f"{what}. {HOW}", {"WWW-Authenticate": "Bearer"})
-
-    def welcome(request: Request) -> Response:
-        response = RedirectResponse("/", 303)
-        response.set_cookie(
-            admin.cookie_name,
-            admin.cookie,
-            httponly=True,
-            samesite="strict",
-            secure=is_https(request),
-        )
-        return response
 
     @router.get(
         "/login",
-        status_code=303,
-        responses=errors(401, 422),
-        response_description="Logged in; goes to the page.",
+        response_class=HTMLResponse,
+        responses=other("text/html", "(a page)", "The form, or a button that uses the code.")
+        | errors(400, 422),
     )
     async def login(
         request: Request,
-        token: Annotated[str, Query(description="The admin token.")] = "",
+        code: Annotated[str, Query(description="Of a link that is good once.")] = "",
+        token: Annotated[str, Query(include_in_schema=False)] = "",
     ) -> Response:
-        """Set the session cookie and go to the page; a browser without a token gets a form."""
-        if admin.is_token(token):
-            return welcome(request)
-        if not token and wants_page(request.headers):
-            return login_page()
-        return refused(request, WRONG_LINK)
+        """The page to log in with.
+
+        It uses no code up: what looks at links before people do, as chats and mail filters, does
+        not log in.
+        """
+        if token:
+            if wants_page(request.headers):
+                return login_page(f"{NO_TOKEN_HERE}.", 400)
+            raise ApiError(400, "token_in_address", f"{NO_TOKEN_HERE}.")
+        return code_page(code) if code else login_page()
 
     @router.post(
         "/login",
         status_code=303,
-        responses=errors(401, 413),
+        response_class=RedirectResponse,
+        responses=errors(401, 403, 413, 429),
         response_description="Logged in; goes to the page.",
         openapi_extra=_FORM,
     )
     async def login_by_form(request: Request) -> Response:
-        """The same by a form: the token is in no address."""
-        if admin.is_token(await _form_token(request)):
-            return welcome(request)
-        return refused(request, WRONG_TOKEN)
+        """Set the session cookie and go to the page."""
+        refuse_other_sites_if_said(request)
+        try:
+            _, cookie = await gate.log_in(request, **await _form(request))
+        except ApiError as error:
+            if wants_page(request.headers) and error.status in (401, 429):
+                page = login_page(error.message, error.status)
+                page.headers.update(error.headers or {})
+                return page
+            raise
+        response = RedirectResponse("/", 303)
+        gate.welcome(request, response, cookie)
+        return response
 
     @router.post(
         "/logout",
         status_code=303,
+        response_class=RedirectResponse,
         responses=errors(403),
         response_description="Logged out; goes to the page.",
     )
     async def logout(request: Request) -> Response:
-        """Take the session cookie back and go to the page."""
-        admin.refuse_other_sites(request)
+        """End the session for good, take its cookie back and go to the page."""
+        refuse_other_sites(request)
+        await gate.log_out(request)
         response = RedirectResponse("/", 303)
-        response.delete_cookie(
-            admin.cookie_name, httponly=True, samesite="strict", secure=is_https(request)
-        )
+        gate.goodbye(request, response)
         return response
 
     return router
 
 
-async def _form_token(request: Request) -> str:
+async def _form(request: Request) -> dict[str, str]:
+    """What the form says: a token, or a code."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_FORM_BYTES:
             raise ApiError(413, "too_large", f"a log-in is at most {MAX_FORM_BYTES} bytes.")
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
-    return fields.get("token", [""])[0].strip()
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
+    except ValueError:  # more fields
+        fields = {}
+    return {name: fields.get(name, [""])[0].strip() for name in ("token", "code")}

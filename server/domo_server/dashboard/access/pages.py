@@ -15,8 +15,13 @@ def wants_page(headers: Headers) -> bool:
 
 
 def login_page(said: str = "", status: int = 200) -> HTMLResponse:
-    """The form for the token, with what was wrong with the last try."""
+    """The form to log in, with what was wrong with the last try."""
     return _filled("login.html", said, status)
+
+
+def code_page(code: str) -> HTMLResponse:
+    """The button that uses a log-in code."""
+    return _filled("code.html", code, 200)
 
 
 def error_page(said: str, status: int) -> HTMLResponse:
@@ -27,4 +32,5 @@ def error_page(said: str, status: int) -> HTMLResponse:
 def _filled(name: str, said: str, status: int) -> HTMLResponse:
     page = (_STATIC / name).read_text("utf-8")
     words = said[:1].upper() + said[1:]
-    return HTMLResponse(page.replace("{{said}}", escape(words)), status)
+    filled = page.replace("{{said}}", escape(words)).replace("{{code}}", escape(said))
+    return HTMLResponse(filled, status)

@@ -4,7 +4,7 @@
 peers in `[server] trusted_proxies`, and of nobody else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
@@ -83,6 +83,16 @@ def is_from_here(request: Request) -> bool:
     named = request.url.hostname or ""
     is_here = is_local_host(address_of(request)) and is_local_host(named)
     return is_here and not is_forwarded(request)
+
+
+def reading_open_to(everybody: bool, on_loopback: bool) -> Callable[[Request], bool]:
+    """Whether somebody without a credential may read.
+
+    Args:
+        everybody: The operator has said that anybody may.
+        on_loopback: The page is bound to loopback, and no proxy before it is known of.
+    """
+    return lambda request: everybody or (on_loopback and is_from_here(request))
 
 
 def _listed(headers: Headers, name: str) -> list[str]:

@@ -26,7 +26,8 @@ from domo.errors import (
 )
 from domo_server.dashboard.stream import StreamHub
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.people import TOKEN
+from tests.support.played.serving import Served, serving
 
 DOCS = Path(__file__).parents[4] / "docs"
 

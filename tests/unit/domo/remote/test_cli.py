@@ -27,7 +27,8 @@ from domo.remote import events as remote
 from domo.remote.admin import rebind_silo
 from domo.tasks import TASKS
 from tests.support.played.made_up import Federation
-from tests.support.played.serving import TOKEN, Served, serving
+from tests.support.played.people import TOKEN
+from tests.support.played.serving import Served, serving
 
 AT = "2026-01-05T09:00:00Z"
 
