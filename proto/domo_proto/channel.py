@@ -47,15 +47,28 @@ CLIENT_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.service_config_disable_resolution", 1),
 ]
+MOST_STREAMS = 100
+"""Calls at a time on one connection; a silo has about five. HTTP/2 advises not to allow fewer."""
+HANDSHAKE_S = 10
+"""How long a new connection may take until it speaks: TLS, and the first frames of HTTP/2."""
+MIN_PING_S, MOST_PING_STRIKES = 1, 20
+"""Pings of a peer that come sooner after one another, while nothing is sent to it; after so many
+its connection is ended."""
+IDLE_S = 120
+"""How long a connection may be without any call: silos that are there always hold one."""
 SERVER_OPTIONS = [
     *_SIZES,
     ("grpc.keepalive_time_ms", SERVER_KEEPALIVE_S * 1000),
     ("grpc.keepalive_timeout_ms", PING_TIMEOUT_S * 1000),
     ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_S * 1000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_S * 500),
-    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_S * 1000),
+    ("grpc.http2.max_ping_strikes", MOST_PING_STRIKES),
     ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", MOST_STREAMS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_S * 1000),
+    ("grpc.http2.settings_timeout", HANDSHAKE_S * 1000),
+    ("grpc.max_connection_idle_ms", IDLE_S * 1000),
 ]
 
 

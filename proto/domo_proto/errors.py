@@ -43,6 +43,12 @@ class SessionError(ProtocolError):
     retryable = True
 
 
+class TooManyCallsError(errors.CoordinatorUnavailableError):
+    """One silo, or one address, makes more calls than any that works does."""
+
+    code = "too-many-calls"
+
+
 _Status = grpc.StatusCode
 STATUS_OF: dict[type[DomoError], grpc.StatusCode] = {
     errors.ConfigError: _Status.INVALID_ARGUMENT,

@@ -23,11 +23,13 @@ from domo_server import allocator
 from domo_server.config import ServerConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
+from domo_server.dashboard.access.connections import Listener
 from domo_server.dashboard.access.gate import cookie_name
 from domo_server.dashboard.access.peer import reading_open_to
 from domo_server.events import kinds
 from domo_server.integrations.trackers import Follower, Writer
 from domo_server.integrations.webhooks import Webhooks
+from domo_server.monitor.descriptors import raise_limit, shares
 from domo_server.monitor.monitor import Watch
 from domo_server.people.local import keep_url
 from domo_server.people.people import People
@@ -81,6 +83,7 @@ async def run(
     if stop is None:  # this process is the coordinator, and nobody else's
         torch.set_num_threads(1)  # two threads contend with the transport
         allocator.prepare()
+        raise_limit()
         stop = _at_signals()
     async with contextlib.AsyncExitStack() as ending:
         coordinator = Coordinator(
@@ -122,8 +125,9 @@ async def run(
         )
         host, port = held.page_socket.getsockname()[:2]
         page = DashboardServer(app, host, port, held.page_tls)
-        page_task = asyncio.create_task(page.serve(sockets=[held.page_socket]))
-        url = dashboard_url(held.page_socket, config)
+        listener = ending.enter_context(Listener(held.page_socket, shares().page))
+        page_task = asyncio.create_task(page.serve(sockets=[listener]))
+        url = dashboard_url(listener, config)
         if words := exposed(config):
             log.warning("%s", words)
         keep_url(config.state_dir, url)
@@ -171,7 +175,8 @@ async def _serve_silos(
     Raises:
         PortError: The port is taken.
     """
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+    most = ("grpc.max_allowed_incoming_connections", shares().silos)
+    server = grpc.aio.server(options=[*SERVER_OPTIONS, most])
     servicer = FederationServicer(coordinator)
     pb_grpc.add_FederationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     server.add_generic_rpc_handlers((data_handlers(DataServicer(coordinator)),))

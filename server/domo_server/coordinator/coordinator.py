@@ -13,6 +13,7 @@ from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Changes
+from domo_server.silos.allowed import HeldBack
 from domo_server.silos.certificate_expiry import Expiry
 from domo_server.silos.sessions import Sessions
 from domo_server.store.store import Store
@@ -46,6 +47,7 @@ class Coordinator:
         self.long_poll_s, self.durable_updates = long_poll_s, durable_updates
         self.clock = clock
         self.sessions = Sessions(report_interval_s, clock)
+        self.held_back = HeldBack()
         self.changes = Changes()
         self.counters = Counters()
         self.events = EventLog(store, self.changes.page, self.counters)

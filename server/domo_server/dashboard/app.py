@@ -1,6 +1,7 @@
 """The dashboard's application: REST under /api/v1, the page at /, and its web server."""
 
 import contextlib
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from domo import __version__
 from domo.api.schema import StreamMessage
 from domo.ops.prometheus import CONTENT_TYPE
+from domo_server.dashboard.access.connections import Bounded, Listener, protocol
 from domo_server.dashboard.access.gate import Gate, requires, role_of
 from domo_server.dashboard.access.login import login_routes
 from domo_server.dashboard.access.peer import BehindProxies
@@ -32,6 +34,8 @@ from domo_server.page_tls import PageTls
 from domo_server.people.people import People
 from domo_server.view.interfaces import Control, ReadModel
 
+MOST_WAITING = 100
+"""Connections that nobody has accepted yet, and that are accepted at once."""
 CLOSE_S = 5
 """How long answers that are under way may take when the coordinator stops."""
 STATIC = Path(__file__).parent / "static"
@@ -197,9 +201,12 @@ class DashboardServer(uvicorn.Server):
                 proxy_headers=False,
                 ws="none",
                 timeout_graceful_shutdown=CLOSE_S,
+                http=Bounded,
+                backlog=MOST_WAITING,
             )
         )
         self._app = app
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # peers cause its warnings
         if tls is not None:
             self.config.load()  # which would make a context of its own from the names of files
             self.config.ssl = tls.context
@@ -213,6 +220,15 @@ class DashboardServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave the signal handlers as they are."""
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until `should_exit`; on a `Listener`, which tells connections apart that wait."""
+        for sock in sockets or ():
+            if isinstance(sock, Listener):
+                if not self.config.loaded:
+                    self.config.load()
+                self.config.http_protocol_class = protocol(sock)
+        await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End open streams, let other answers finish, close."""

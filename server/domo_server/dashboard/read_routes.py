@@ -134,7 +134,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             examples.STREAM,
             "Server-sent events, until either end closes.",
         )
-        | errors(422),
+        | errors(422, 503),
         tags=["coordinator"],
     )
     async def stream(
@@ -145,7 +145,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
         The data of each is a StreamMessage: the status, the current (or newest) run, and the
         events since the message before. After 2 s of silence comes an `alive` event.
         """
-        messages = streams.messages(parse_event_id(last_event_id))
+        messages = streams.open(request, parse_event_id(last_event_id))
         gate: Gate = request.app.state.gate
         return EventStream(while_allowed(messages, lambda: gate.still(request)))
 

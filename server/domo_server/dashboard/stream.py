@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
@@ -17,6 +18,7 @@ from domo.api.schema import (
     Status,
     StreamMessage,
 )
+from domo_server.dashboard.errors import ApiError
 from domo_server.view.interfaces import ReadModel
 
 NUM_RECENT_EVENTS = 100
@@ -27,6 +29,8 @@ SIGN_S = 2.0
 """Silence after which a sign of life is sent."""
 CHECK_S = 10.0
 """How often it is looked whether a listener may still listen."""
+MOST_LISTENERS, MOST_OF_ONE = 120, 40
+"""Streams that are open at a time: in all, and from one address (a proxy is one)."""
 RETRY_MS = 2000
 """How long a browser waits before it connects again."""
 
@@ -78,7 +82,7 @@ class StreamHub:
         self._tail = EventTail(read)
         self._min_interval_s = min_interval_s
         self._keepalive_s = keepalive_s
-        self._wakes: set[asyncio.Event] = set()
+        self._wakes: dict[asyncio.Event, str] = {}
         self._reader: asyncio.Task[None] | None = None
         self._due = asyncio.Event()
         self._now: _Now | None = None
@@ -89,17 +93,31 @@ class StreamHub:
         self._closed = True
         self._wake_all()
 
-    async def messages(self, last_event_id: int = 0) -> AsyncGenerator[str, None]:
+    def open(self, request: Request, last_event_id: int = 0) -> AsyncGenerator[str, None]:
+        """The text of a stream for one more listener, as `messages`.
+
+        Raises:
+            ApiError: There are too many, or from this address.
+        """
+        host = request.client.host if request.client else ""
+        hosts = list(self._wakes.values())
+        if len(hosts) >= MOST_LISTENERS or hosts.count(host) >= MOST_OF_ONE:
+            text = f"{len(hosts)} listen to live events, {hosts.count(host)} of them from {host}: "
+            raise ApiError(503, "unavailable", f"{text}close some", {"Retry-After": "5"})
+        return self.messages(last_event_id, host)
+
+    async def messages(self, last_event_id: int = 0, host: str = "") -> AsyncGenerator[str, None]:
         """The text of one stream.
 
         Args:
             last_event_id: The listener knows the events up to this one already.
+            host: Where it is.
 
         Yields:
             `status` events, and `alive` events where nothing changes.
         """
         wake = asyncio.Event()
-        self._wakes.add(wake)
+        self._wakes[wake] = host
         reader, known = self._start_reader(), None
         try:
             yield f"retry: {RETRY_MS}\n\n"
@@ -126,7 +144,7 @@ class StreamHub:
                     reader.result()  # no more changes: the listener connects again, or it failed
                     break
         finally:
-            self._wakes.discard(wake)
+            self._wakes.pop(wake, None)
             if not self._wakes:
                 self._reader = None
                 reader.cancel()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.monitor.activity import Signs
-from domo_server.monitor.descriptors import none_left
+from domo_server.monitor.descriptors import crowded, none_left
 from domo_server.monitor.falling import Falling
 from domo_server.monitor.stall import BROKEN_S, Stall, Why
 from domo_server.runs.run import Run
@@ -61,6 +61,7 @@ class Watch:
         self._run: Run | None = None
         self._stall: Stall | None = None
         self._none_left: str | None = None
+        self._crowded: str | None = None
         self.stalled: Stalled | None = None
 
     async def forever(self) -> None:
@@ -98,11 +99,15 @@ class Watch:
         return self.stalled if known and not run.state.ended else None
 
     def _look_at_descriptors(self) -> None:
-        """Say that nothing more can be opened here, and that it can again."""
+        """Say that nothing more can be opened here, or that it can again; that it is crowded."""
         old, self._none_left = self._none_left, none_left()
         if (old is None) != (self._none_left is None):
             text = self._none_left or "the coordinator has file descriptors again"
             self._c.events.say(kinds.DESCRIPTORS, text)
+        was, self._crowded = self._crowded, crowded()
+        if self._crowded is not None and was is None:
+            text = self._crowded
+            self._c.events.repeated.say(kinds.DESCRIPTORS, "connections", text)
 
     def _look_at(self, session: Session) -> None:
         silo_id = session.silo_id

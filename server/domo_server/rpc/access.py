@@ -27,6 +27,7 @@ from domo_proto.texts import with_lines
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
+from domo_server.rpc.held import check_rate
 from domo_server.runs.run import Run
 from domo_server.silos.session import NotReady, Session
 
@@ -64,6 +65,7 @@ def answers(handler: Handler) -> Handler:
         except Exception as error:
             said = _for_silo(error)
             self._coordinator.counters.rpc_error(said)
+            await self._coordinator.held_back.errs(said, context.peer())
             text = one_line(str(said))
             return await context.abort(status_of(said), text, trailing_metadata(said))
 
@@ -211,6 +213,7 @@ class Callers:
         """
         session = self._coordinator.sessions.get(token)
         self.check(session.silo_id, context)
+        check_rate(self._coordinator, session)
         log_context(silo=session.silo_id)
         return session
 

@@ -33,6 +33,7 @@ from domo_server.rpc.access import (
     refuse,
     seconds,
 )
+from domo_server.rpc.held import attend, check_reports, hold
 from domo_server.rpc.offers import offer_of, role_of, why_not
 from domo_server.runs.participants import failed_text
 from domo_server.silos.certificate_expiry import peer_end
@@ -112,8 +113,12 @@ class FederationServicer(pb_grpc.FederationServicer):
         if session.not_ready is None:
             session.phase, session.run_id, session.round_index = "idle", None, None
 
+        is_new = hold(self._coordinator, session, "WaitForRun")
+
         def look() -> pb.WaitForRunResponse | None:
             run = self._coordinator.queue.current
+            if not is_new():
+                return pb.WaitForRunResponse()
             if self._coordinator.stopping or run is None:
                 return None
             if run.offers_to(session):
@@ -212,6 +217,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         """Heartbeat, progress and failures; answered with a directive."""
         session = self._callers.session(request.session, context)
+        check_reports(session)
         session.phase = PHASES.get(request.phase, "idle")
         session.run_id = request.run_id[:128] or None
         session.round_index = request.round_index if request.run_id else None
@@ -275,21 +281,4 @@ class FederationServicer(pb_grpc.FederationServicer):
     @answers
     async def Attend(self, request: pb.AttendRequest, context: Context) -> None:
         """Open for as long as the silo is there: it is cancelled when the connection breaks."""
-        session = self._callers.session(request.session, context)
-        coordinator, sessions = self._coordinator, self._coordinator.sessions
-        changes, hold_s = coordinator.changes, coordinator.long_poll_s
-
-        def over() -> bool | None:
-            return coordinator.stopping or not sessions.is_current(session) or None
-
-        session.attending, session.attended = session.attending + 1, True
-        try:
-            await context.send_initial_metadata(())  # heard: the one before it may end
-            while not await changes.silos.until(over, hold_s, session.silo_id):
-                await context.write(pb.AttendResponse())
-        except BaseException:  # cancelled, or nobody is there to write to
-            session.attending -= 1
-            sessions.broke(session)
-            changes.moved()
-            raise
-        session.attending -= 1
+        await attend(self._coordinator, self._callers.session(request.session, context), context)

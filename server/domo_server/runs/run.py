@@ -247,7 +247,7 @@ class Run:
         assert self.roster.frozen is not None
         assert self.model.current is not None
         self.model.serve()
-        r = self.state.round_index
+        r, self.sessions.rounds = self.state.round_index, self.sessions.rounds + 1
         self.receiver.model_digests[r] = digest_of_model(self.model.current)
         last = r >= self.config.num_rounds
         self.participants.begin([] if last else self.config.participants_at(r, self.roster.frozen))

@@ -24,10 +24,10 @@ class Bucket:
         self._burst, self._per_s, self._clock = float(burst), per_s, clock
         self._room, self._at = self._burst, clock()
 
-    def take(self) -> bool:
-        """Whether one more may pass."""
+    def take(self, more: float = 0.0) -> bool:
+        """Whether one more may pass; `more`: that many have been earned since the last one."""
         now = self._clock()
-        self._room = min(self._burst, self._room + self._per_s * (now - self._at))
+        self._room = min(self._burst, self._room + more + self._per_s * (now - self._at))
         self._at = now
         if self._room < 1:
             return False

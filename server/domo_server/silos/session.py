@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from domo.api.schema import Resources, SiloPhase
+from domo_server.silos.allowed import Allowed
 from domo_server.silos.doing import Doing
 from domo_server.silos.silo_log import HeardLog
 
@@ -101,6 +102,10 @@ class Session:
     """When it last made a call; `last_seen` is later where bytes are on their way to it."""
     replaced: tuple[str, float] = ("", 0.0)
     """The token of the session whose place it took, and when that was last heard of."""
+    allowed: Allowed = field(default_factory=Allowed)
+    """How many calls it may make."""
+    holds: dict[str, int] = field(default_factory=dict)
+    """How many calls of a kind it has asked to be held; the newest of a kind is."""
 
     def fails(self, text: str, code: str = "", lasts: bool = False) -> None:
         """Its last error, until it works again; whether it will not pass by itself."""

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from domo.api.schema import SiloStatus
 from domo.errors import SiloConflictError
 from domo_proto.errors import SessionError
+from domo_server.silos.allowed import Allowed
 from domo_server.silos.session import NotReady, Process, Session
-from domo_server.store.store import seconds_since, time_text
+from domo_server.silos.status import not_seen, shown
 
 RETURN_S = 60.0
 """Time that silos have to come back after a restart of the coordinator."""
@@ -56,6 +57,8 @@ class Sessions:
         self._clock, self._started_at = clock, clock()
         self._by_token: dict[str, Session] = {}
         self._by_silo: dict[str, Session] = {}
+        self.rounds = 0
+        """Opened since then: each is a reason for some calls."""
 
     def join(
         self,
@@ -102,6 +105,7 @@ class Sessions:
             process=process,
             since=time.strftime("%d %b %H:%M UTC", time.gmtime()),
             heard_at=self._clock(),
+            allowed=old.allowed if old is not None else Allowed(self.report_interval_s),
         )
         if old is not None:
             self._by_token.pop(old.token, None)
@@ -258,40 +262,8 @@ class Sessions:
         last_seen: str | None = None,
     ) -> SiloStatus:
         """A silo as the outside sees it; the arguments are the database's, for one not seen yet."""
-        s = self._by_silo.get(silo_id)
-        if s is None:
-            return SiloStatus(
-                silo_id=silo_id,
-                role="evaluator" if role == "evaluator" else "trainer",
-                phase="offline",
-                software_version=software_version,
-                dropped=dropped,
-                last_seen_s=None if last_seen is None else round(seconds_since(last_seen), 3),
-                away=NOT_SEEN,
-            )
-        age, away = self._clock() - s.last_seen, self.away(silo_id)
-        return SiloStatus(
-            silo_id=silo_id,
-            role="evaluator" if s.role == "evaluator" else "trainer",
-            phase=s.phase if away is None else "offline",
-            doing=s.now.shown if s.now is not None and away is None else None,
-            run_id=s.run_id,
-            round_index=s.round_index,
-            step=s.step,
-            num_steps=s.num_steps,
-            loss=s.loss,
-            bytes_sent=s.bytes_sent,
-            bytes_received=s.bytes_received,
-            num_samples=s.num_samples,
-            num_eval_samples=s.num_eval_samples,
-            device=s.device,
-            software_version=s.software_version,
-            last_seen_s=round(age, 3),
-            error=s.error,
-            error_code=(s.error_code or None) if s.error else None,
-            error_lasts=s.error_lasts and s.error is not None,
-            dropped=dropped,
-            resources=s.resources,
-            certificate_end=time_text(s.certificate_end) if s.certificate_end else None,
-            away=away,
-        )
+        session, known = self._by_silo.get(silo_id), (silo_id, role, software_version, dropped)
+        if session is None:
+            return not_seen(*known, last_seen, NOT_SEEN)
+        age = self._clock() - session.last_seen
+        return shown(session, age, self.away(silo_id), dropped)
