@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from domo.names import one_line
 from domo.ops.proxies import Proxy
 
 CONNECT_S = 5.0
+MOST_STATUS = 100
+"""Characters of how a proxy says no."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """How HTTP/2 begins: the client's preface and a frame of no settings."""
 Spoken = Literal["grpc", "http", "tls", "nothing", "other"]
@@ -49,7 +52,7 @@ def dial(host: str, port: int, proxy: Proxy | None) -> socket.socket:
             answer += byte
         status = answer.split(b"\r\n")[0].decode(errors="replace")
         if status.split(" ")[1:2] != ["200"]:
-            raise ProxyRefusedError(status[:100] or "it hung up")
+            raise ProxyRefusedError(one_line(status, MOST_STATUS) or "it hung up")
     except OSError:
         sock.close()
         raise

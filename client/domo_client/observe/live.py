@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from domo.ops.console import printable
+from domo.names import printable
 
 REDRAWS = 4
 """In a second; most draw the same."""

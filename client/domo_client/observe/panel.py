@@ -9,7 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from domo.ops.console import console, printable
+from domo.names import one_line
+from domo.ops.console import console
 from domo.ops.folder_checks import human_size
 from domo.ops.words import duration
 from domo.stages.table import STAGES
@@ -132,7 +133,7 @@ class Panel:
 
     @staticmethod
     def _line(text: str, style: str, width: int) -> Text:
-        line = Text(" ".join(printable(text).split()), style=style, no_wrap=True)
+        line = Text(one_line(text, None), style=style, no_wrap=True)
         line.truncate(max(1, width - 1), overflow="ellipsis")
         return line
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import httpx
 
 from domo.errors import ConfigError
+from domo.names import one_line
 from domo.ops.addresses import PAGE_PORT
 from domo.ops.proxies import note_of_http
 
@@ -37,7 +38,7 @@ def why(error: Exception, url: str) -> str:
     text = next((words for part, words in CAUSES.items() if part in said), said)
     if isinstance(error, httpx.TimeoutException):
         text = "no answer in time"
-    return masked(text) + note_of_http(url)
+    return masked(one_line(text)) + note_of_http(url)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from domo.api.answers import MOST_FAULTS, not_understood, plain_answer
 from domo.api.heard import masked, usable_environment, why
 from domo.errors import (
     AccessError,
@@ -20,6 +21,7 @@ from domo.errors import (
     NotFoundError,
     ProtocolError,
 )
+from domo.names import MOST_SAID, one_line
 from domo.ops.addresses import page_url
 from domo.ops.proxies import note_of_http
 
@@ -29,6 +31,9 @@ TIMEOUT_S = 20.0
 """Of one call."""
 MAX_PIECE = 250
 """Rounds, and tests of models, that one answer has."""
+INVALID_CONFIG = "invalid_config"
+CODE = r"[a-z][a-z0-9_-]{0,63}"
+"""Of an error."""
 AGAIN = " Correct this and send the request again."
 """How REST ends what it says of a wrong parameter."""
 
@@ -140,8 +145,9 @@ class Rest:
             return
         try:
             told = json.loads(answer.read())["error"]
-            code, text, cause = told["code"], told["message"], told.get("cause")
-        except (ValueError, KeyError, TypeError):
+            code, cause = str(told["code"]), told.get("cause")
+            text = _words(code, str(told["message"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
             code, cause = "", None
             text = f"{self.shown} answered {answer.status_code}; is that a domo coordinator?"
             text += note_of_http(self.url)
@@ -152,8 +158,8 @@ class Rest:
             kind = AccessError
         elif code in ("not_found", "no_model"):
             kind = NotFoundError
-        refusal = kind(self._in_own_words(answer, code, str(text)))
-        if isinstance(cause, str):
+        refusal = kind(self._in_own_words(answer, code, text))
+        if isinstance(cause, str) and re.fullmatch(CODE, cause):
             refusal.code = cause
         raise refusal
 
@@ -180,6 +186,12 @@ class Rest:
         return text.removesuffix(AGAIN)
 
 
+def _words(code: str, text: str) -> str:
+    """What a refusal says: one line, and for a config one for each of its faults."""
+    head, *faults = text.split("\n") if code == INVALID_CONFIG else [text]
+    return "\n  ".join([one_line(head, MOST_SAID), *map(one_line, faults[:MOST_FAULTS])])
+
+
 def understood(kind: type[T], data: str | bytes) -> T:
     """An answer as an object.
 
@@ -187,14 +199,11 @@ def understood(kind: type[T], data: str | bytes) -> T:
         ProtocolError: It is none.
     """
     try:
-        return TypeAdapter(kind).validate_json(data)
+        return TypeAdapter(kind).validate_python(plain_answer(data))
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
-        raise ProtocolError(
-            f"the answer is not what this version of domo understands ({where}: {fault['msg']}). "
-            "Is that a domo coordinator, and is it newer than this command? Update domo here"
-        ) from None
+        raise ProtocolError(not_understood(where, fault["msg"])) from None
 
 
 def quoted(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from domo.errors import ConfigError, DomoError, TaskError
+from domo.names import printable
 
 console = Console(highlight=False, emoji=False)
 """Results, on standard output."""
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line as it is: no markup, no wrapping, and nothing that a terminal would obey."""
+    """Print own text: no markup, no wrapping, and nothing that a terminal would obey."""
     console.print(printable(text), style=style, markup=False, soft_wrap=True)
 
 
@@ -41,13 +42,6 @@ def confirm(question: str) -> None:
     complain(f"{question} [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was changed")
-
-
-def printable(text: str) -> str:
-    """A text whose control characters are shown as `?`: it may be a peer's."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
 def write_anything() -> None:
@@ -143,4 +137,6 @@ def friendly_errors(codes: Codes = ()) -> Iterator[None]:
 
 def _fail(text: str) -> None:
     _log.debug("traceback", exc_info=True)
-    complain(f"error: {text}", style="red")
+    head, *more = text.split("\n")
+    indented = (line if line.startswith("  ") else f"  {line}" for line in more)
+    complain("\n".join([f"error: {head}", *indented]), style="red")

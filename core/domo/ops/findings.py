@@ -15,7 +15,8 @@ from rich.text import Text
 
 import domo
 from domo.errors import DomoError
-from domo.ops.console import complain, console, printable, say
+from domo.names import MOST_SAID, one_line
+from domo.ops.console import complain, console, say
 from domo.ops.exit_codes import INTERRUPTED
 from domo.stages.limited import MOVES_S, STILL_S, Limited, leave
 from domo.stages.stopping import stops
@@ -133,7 +134,9 @@ class Report:
             self.add(name, problem(text, mend))
 
     def add(self, name: str, finding: Finding) -> None:
-        """Keep a finding, and print its line."""
+        """Keep a finding, and print its line; a peer's text may be in it."""
+        text, mend = one_line(finding.text, MOST_SAID), one_line(finding.mend, MOST_SAID)
+        finding = Finding(finding.state, text, mend)
         self.found.append((name, finding))
         if not self.quiet:
             style = STYLES[finding.state]
@@ -171,7 +174,8 @@ class Report:
             table.add_row(
                 Text(f.state, STYLES[f.state] or ""),
                 name,
-                *(Text(printable(t)) for t in (f.text, f.mend)),
+                Text(f.text),
+                Text(f.mend),
             )
         console.print(table)
 

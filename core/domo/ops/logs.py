@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Literal
 
 from domo.errors import ConfigError
+from domo.names import printable
 from domo.ops.console import console, err_console
 
 Form = Literal["text", "json"]
@@ -40,16 +41,23 @@ def _named(record: logging.LogRecord) -> dict[str, object]:
 
 
 class TextFormatter(logging.Formatter):
-    """`12:30:01 INFO  [run/round/silo] message`."""
+    """`12:30:01 INFO  [run/round/silo] message`, and a traceback below it, indented."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-5s %(where)s%(message)s", "%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback where there is one."""
+        """One line, whatever is in it; those of a traceback look like no record."""
         where = "/".join(str(v) for v in _named(record).values())
         record.where = f"[{where}] " if where else ""
-        return super().format(record)
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record, self.datefmt)
+        lines = [printable(self.formatMessage(record).replace("\n", " "))]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).splitlines()
+        if record.stack_info:
+            lines += self.formatStack(record.stack_info).splitlines()
+        return "\n    ".join(map(printable, lines))
 
 
 class JsonFormatter(logging.Formatter):

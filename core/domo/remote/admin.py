@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 
 from domo.api.client import Coordinator
 from domo.errors import ConfigError
@@ -146,7 +147,7 @@ def edit_run(
     parts = [f"tags {', '.join(edited.tags) or 'none'}", "archived" if edited.archived else ""]
     say(f"{edited.run_id}: {'; '.join(filter(None, parts))}")
     if edited.notes:
-        say(edited.notes)
+        say(indent(edited.notes, "  "))
 
 
 def drop_silo(

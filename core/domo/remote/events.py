@@ -3,13 +3,13 @@
 import json
 import time
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from domo.api.client import Coordinator
 from domo.api.schema import MAX_EVENTS, Event
 from domo.errors import CoordinatorUnavailableError
 from domo.ops.console import complain, console, say
+from domo.remote.tables import local_time
 from domo.remote.which import find_run
 
 FOLLOW_S = 1.0
@@ -55,10 +55,7 @@ def show_event(event: Event, as_json: bool = False) -> None:
     if as_json:
         say(json.dumps(event.model_dump(mode="json")))
         return
-    at = datetime.fromisoformat(event.at).astimezone()
     about = "/".join(name for name in (event.run_id, event.silo_id) if name)
     where = f"[{about}] " if about else ""
-    say(
-        f"{at:%Y-%m-%d %H:%M:%S} {event.kind:<16} {where}{event.text}",
-        style=event.colour,
-    )
+    line = f"{local_time(event.at)} {event.kind:<16} {where}{event.text}"
+    say(line.replace("\n", " "), style=event.colour)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, get_args
 
@@ -231,6 +232,7 @@ def final_numbers(run: RunDetail) -> dict[str, str]:
     if run.waiting_s is not None:
         shown["waited for silos"] = duration(run.waiting_s)
     if run.started_at and run.finished_at:
-        took = datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)
-        shown["time in all"] = duration(took.total_seconds())
+        with suppress(ValueError, TypeError):  # one of them is no time
+            took = datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)
+            shown["time in all"] = duration(took.total_seconds())
     return shown

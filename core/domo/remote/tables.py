@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from domo.api.answers import MOST_TIME
 from domo.api.schema import (
     RunSummary,
     SiloStatus,
 )
-from domo.ops.console import console, printable
+from domo.names import one_line
+from domo.ops.console import console
 
 NARROW = 72
 """Below so many columns a table has only those that matter most."""
@@ -90,9 +92,12 @@ def setting(value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def local_time(text: str | None) -> str:
-    """An ISO 8601 time by this machine's clock."""
-    return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}" if text else ""
+def local_time(text: str | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """An ISO 8601 time by this machine's clock; what is none stays as it is."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():{form}}" if text else ""
+    except (ValueError, OverflowError):
+        return one_line(text or "", MOST_TIME)
 
 
 def make_table(first: str, *columns: str, width: int | None = None) -> Table:
@@ -100,13 +105,13 @@ def make_table(first: str, *columns: str, width: int | None = None) -> Table:
     table = Table(box=None)
     table.add_column(first, overflow="fold", min_width=min(24, (width or terminal_width()) // 3))
     for column in columns:
-        table.add_column(printable(column), overflow="fold")
+        table.add_column(one_line(column, None), overflow="fold")
     return table
 
 
 def add_row(table: Table, *cells: str | Text) -> None:
     """A row of texts as they are: no markup, and nothing that a terminal would obey."""
-    table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in cells))
+    table.add_row(*(Text(one_line(c, None)) if isinstance(c, str) else c for c in cells))
 
 
 def print_table(table: Table) -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 
 from rich.console import ConsoleDimensions, Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -10,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from domo.api.schema import Event, RunDetail, RunSummary, SiloStatus
-from domo.ops.console import printable
+from domo.names import one_line
 from domo.ops.words import counted, duration
 from domo.remote.tables import (
     best_of,
+    local_time,
     measured,
     silo_table,
     stalled,
@@ -61,8 +61,8 @@ def view(
 
 def _title(run: RunDetail) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(printable(run.run_id), style="bold")
-    text.append(f"  {printable(run.method)} on {printable(run.task)}  ")
+    text.append(one_line(run.run_id), style="bold")
+    text.append(f"  {one_line(run.method)} on {one_line(run.task)}  ")
     return text.append_text(state_text(run))
 
 
@@ -99,15 +99,16 @@ def _remarks(run: RunDetail, away: Exception | None, width: int) -> list[Text]:
 
 
 def _line(text: str, width: int, style: str = "") -> Text:
-    line = Text(" ".join(printable(text).split()), style=style, no_wrap=True)
+    line = Text(one_line(text, None), style=style, no_wrap=True)
     line.truncate(max(1, width - 1), overflow="ellipsis")
     return line
 
 
 def _event_line(event: Event, width: int) -> Text:
-    at = datetime.fromisoformat(event.at).astimezone()
     about = f"{event.silo_id}: " if event.silo_id and event.silo_id not in event.text else ""
-    return _line(f"{at:%H:%M:%S} {about}{event.text}", width, event.colour or "dim")
+    return _line(
+        f"{local_time(event.at, '%H:%M:%S')} {about}{event.text}", width, event.colour or "dim"
+    )
 
 
 def _silos(

@@ -19,6 +19,7 @@ import httpx
 from domo.api.heard import usable_environment, why
 from domo.api.schema import Event, RunSummary
 from domo.errors import ConfigError, DomoError, TransportError
+from domo.names import MOST_SAID, one_line
 from domo.ops.proxies import note_of_http
 from domo_server.config import WebhookConfig
 from domo_server.events.kinds import KINDS
@@ -28,6 +29,16 @@ BY_HOOK = {kind.webhook: kind.name for kind in KINDS.values() if kind.webhook}
 NAMES = {name: hook for hook, name in BY_HOOK.items()}
 TIMEOUT_S = 10.0
 PREFIX = "whsec_"
+CHAT = {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "@": "\N{FULLWIDTH COMMERCIAL AT}",
+    "](": "] (",
+    "][": "] [",
+    "]:": "] :",
+}
+"""What chats take for markup, in the order in which it is replaced."""
 AGAIN = (408, 425, 429)
 """Refusals that may not last, as those from 500 on."""
 
@@ -102,6 +113,17 @@ def client() -> httpx.AsyncClient:
         return httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False)
 
 
+def for_chat(text: str) -> str:
+    """A text that a chat shows as it is: it calls nobody, and no link says other than it leads to.
+
+    `&`, `<` and `>` as Slack wants them, which Mattermost and Teams read too; `@` becomes one that
+    no chat takes for a name's; a link of Markdown is torn between its words and its address.
+    """
+    for sign, shown in CHAT.items():
+        text = text.replace(sign, shown)
+    return text
+
+
 def body_of(event: Event, run: RunSummary | None, page: str | None) -> dict[str, Any]:
     """The message about an event.
 
@@ -110,7 +132,7 @@ def body_of(event: Event, run: RunSummary | None, page: str | None) -> dict[str,
         run: Its run, as it is now.
         page: The dashboard's address.
     """
-    link = None
+    link, text = None, one_line(event.text, MOST_SAID)
     if page is not None:
         of_run = "" if event.run_id is None else f"#/runs/{quote(event.run_id, safe='')}"
         link = f"{page.rstrip('/')}/{of_run}"
@@ -118,8 +140,8 @@ def body_of(event: Event, run: RunSummary | None, page: str | None) -> dict[str,
         "event": NAMES.get(event.kind, event.kind),
         "event_id": event.event_id,
         "at": event.at,
-        "text": f"domo: {event.text}" + (f"\n{link}" if link else ""),
-        "reason": event.text,
+        "text": f"domo: {for_chat(text)}" + (f"\n{link}" if link else ""),
+        "reason": text,
         "run_id": event.run_id,
         "silo_id": event.silo_id,
         "run": None if run is None else run.model_dump(mode="json"),

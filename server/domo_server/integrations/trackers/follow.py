@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from domo.api.schema import ENDED, RunDetail
+from domo.names import one_line
 from domo.ops.proxies import note_of_http
 from domo_server.integrations.trackers.points import Point, ends_of, points_of
 from domo_server.view.interfaces import ReadModel
@@ -21,7 +22,6 @@ RETRY_S = 60.0
 """After a failure, unless a round is committed before."""
 CLOSE_S = 10.0
 """How long the end of the coordinator waits for the last points."""
-MAX_REASON = 300
 
 
 class Writer(Protocol):
@@ -126,8 +126,8 @@ class Follower:
 
 def _reason(error: Exception) -> str:
     """One line, without the password of an address."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return re.sub(r"//[^/@\s]*@", "//", text)[:MAX_REASON]
+    text = re.sub(r"//[^/@\s]*@", "//", str(error))
+    return one_line(text) or type(error).__name__
 
 
 async def on_a_thread(work: Callable[..., None], *args: Any) -> None:

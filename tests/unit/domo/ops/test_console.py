@@ -34,6 +34,12 @@ def test_long_lines_are_not_cut(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_no_line_of_an_error_looks_like_one_of_its_own(capsys):
+    exit_of(ConfigError("2 faults\n  one\nerror: your licence ended\n\x1b[2Jtwo\u2028three"))
+    lines = capsys.readouterr().err.split("\n")
+    assert lines == ["error: 2 faults", "  one", "  error: your licence ended", "  two three", ""]
+
+
 def test_a_task_s_name_is_no_smiley_and_what_it_raises_moves_no_cursor(capsys):
     say("my:B: a model; tasks:Heart: another")
     assert capsys.readouterr().out == "my:B: a model; tasks:Heart: another\n"

@@ -14,6 +14,7 @@ from domo.ops.logs import (
     log_context,
     setup_logging,
 )
+from tests.support.hostile import FORGED
 
 log = logging.getLogger("domo.x")
 
@@ -81,3 +82,26 @@ def test_settings_that_do_not_exist(monkeypatch):
     monkeypatch.setenv("DOMO_LOG", "xml")
     with pytest.raises(ConfigError, match="DOMO_LOG, must be text or json, got 'xml'"):
         setup_logging()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_record_is_one_line_whatever_a_peer_has_said(form, capsys):
+    setup_logging(form=form)
+    for evil in FORGED:
+        log.info("site-a failed: %s", "lost" + evil, extra={"silo": "a" + evil})
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(FORGED)
+    assert all(line.isprintable() for line in lines)
+
+
+def test_the_lines_of_a_traceback_look_like_no_record(capsys):
+    setup_logging()
+    try:
+        raise ValueError("lost\n13:00:00 INFO  forged\u2028\x1b[2Jmore\x85yet more")
+    except ValueError:
+        log.exception("failed", stack_info=True)
+    head, *lines = capsys.readouterr().err.splitlines()
+    assert head.endswith("ERROR failed")
+    assert all(line.startswith("    ") and line.isprintable() for line in lines), lines
+    assert "    13:00:00 INFO  forged" in lines
+    assert "    Traceback (most recent call last):" in lines
