@@ -21,7 +21,7 @@ DomoError
     + IncompleteRoundError        fewer local steps than the run asks for
     + StrayParameterError         parameters were replaced or moved under the flat vector
     + RoundTimeoutError           too few silos in time; names who is missing
-    + DivergenceError             non-finite numbers; carries round and count
+    + DivergenceError             numbers not finite, or beyond all training; carries the count
   x StateError                    the state folder is locked, damaged or of another version
   x ReplayError                   a recorded run, run again, ends with other bytes
 
@@ -256,7 +256,7 @@ class RoundTimeoutError(RoundError):
 
 
 class DivergenceError(RoundError):
-    """A vector has non-finite entries.
+    """A vector has entries that are not finite, or are beyond what training gives.
 
     Attributes:
         count: How many entries are not finite.

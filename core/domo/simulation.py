@@ -8,6 +8,7 @@ that a silo holds. `participants` repeats a run that went on without some silos.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ from domo.metrics.numbers import notes_on, numbers_of
 from domo.metrics.selection import Jury
 from domo.metrics.table import Measured, counts, is_finite
 from domo.model.flat import FlatModel
+from domo.model.integers import choose_integers
 from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
@@ -159,7 +161,7 @@ def simulate(
             break
         if present:
             omegas = [config.weight_of(s, samples[s]) for s in present]
-            state = _close_round(config, state, r, back, omegas)
+            state = _close_round(config, layout, state, r, back, omegas)
             residuals |= kept  # committed with these silos; the others keep theirs
             if on_round:
                 held = Held(layout.digest, state, tuple(history), dict(residuals), best)
@@ -253,6 +255,7 @@ def _visit_silos(
 
 def _close_round(
     config: RunConfig,
+    layout: Layout,
     state: ServerState,
     r: int,
     back: Mapping[str, LocalResult],
@@ -274,9 +277,11 @@ def _close_round(
     ):
         if bad:
             raise DivergenceError(f"the {what} would have {bad} non-finite entries", bad)
+    integers = [partial(getattr, b, "integer_buffers") for b in results]
+    before = state.buffers[Section.INTEGER_BUFFER]
     buffers = {
         Section.FLOAT_BUFFER: float_buffers,
-        Section.INTEGER_BUFFER: results[0].integer_buffers,
+        Section.INTEGER_BUFFER: choose_integers(layout, before, integers, steps),
     }
     logged, total = [b.metrics for b in results], sum(omegas)
     means = {

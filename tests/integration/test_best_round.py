@@ -110,7 +110,7 @@ def test_a_deployed_run_chooses_and_stops_as_a_simulated_one(
 async def report(lab: Lab, i: int, **values: float) -> None:
     for name, value in values.items():
         numbers = {"accuracy": domo.Sum(10 * value, 10)}
-        await lab.run.receiver.add_evaluation(f"site-{name}", i, numbers)
+        await lab.run.evaluations.add(f"site-{name}", i, numbers)
 
 
 async def one_round(lab: Lab, r: int) -> None:
@@ -225,7 +225,7 @@ def test_tables_of_a_silo_that_is_left_out_give_way_to_those_of_the_others(tmp_p
 
             async def counts(name: str, *classes: str) -> None:
                 table = domo.metrics.confusion([0, 1], predictions=[0, 1], classes=classes)
-                await lab.run.receiver.add_evaluation(name, 0, {"confusion": table})
+                await lab.run.evaluations.add(name, 0, {"confusion": table})
 
             await counts(A, "ape", "dog")
             with pytest.raises(ProtocolError, match="ape, cat cannot be added"):

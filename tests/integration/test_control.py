@@ -363,7 +363,7 @@ def test_a_dropped_silo_tests_nothing_and_is_not_waited_for_at_the_end(tmp_path:
             assert lab.assignment(B) is None
             await lab.send_all(A)
             await lab.until(lambda: lab.run.detail == "testing the final model at site-a")
-            await lab.run.receiver.add_evaluation(A, 1, {"loss": Sum(1.0, 5.0)})
+            await lab.run.evaluations.add(A, 1, {"loss": Sum(1.0, 5.0)})
             assert (await lab.ended()).state == "FINISHED"
 
     play(go())

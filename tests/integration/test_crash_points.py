@@ -187,7 +187,7 @@ async def take_part(
         assignment = run.assignment_for(silo_id, -1)
         if assignment is not None and assignment.evaluate:
             i = assignment.round_index
-            await run.receiver.add_evaluation(silo_id, i, {"accuracy": Sum(4 * SCORES[i], 4)})
+            await run.evaluations.add(silo_id, i, {"accuracy": Sum(4 * SCORES[i], 4)})
         if assignment is not None and assignment.action == "TRAIN":
             lost = (assignment.round_index, silo_id) in had
             assert not (durable and lost), f"{silo_id} has to send an accepted update again"

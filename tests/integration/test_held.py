@@ -299,7 +299,7 @@ def test_a_run_does_not_finish_without_its_model(
             await lab.until(lambda: lab.run.saving is None or lab.run.saving.done())
             path = lab.run.folder / "checkpoints" / "x000001.safetensors"
             whole = shorten(path)
-            await lab.run.receiver.add_evaluation(A, 1, {"loss": Sum(1.0, 8)})
+            await lab.run.evaluations.add(A, 1, {"loss": Sum(1.0, 8)})
             await lab.until(lambda: lab.run.stuck)
             assert not lab.run.state.ended
             path.write_bytes(whole)

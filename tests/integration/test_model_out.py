@@ -43,7 +43,7 @@ def test_a_model_carries_its_card_during_a_run_and_at_its_end(tmp_path: Path) ->
             assert (first.run_id, first.round_index, first.state) == (RUN_ID, 1, None)
             assert [(s.num_samples, s.rounds) for s in first.silos] == [(8, 1)] * len(names)
             assert first.points == []
-            await lab.run.receiver.add_evaluation(names[0], 1, {"accuracy": Sum(3.0, 4.0)})
+            await lab.run.evaluations.add(names[0], 1, {"accuracy": Sum(3.0, 4.0)})
             tested = card_in((await the_file(lab)).metadata)
             assert tested is not None
             assert tested.own is not None

@@ -433,13 +433,13 @@ def test_with_a_roster_the_tables_are_checked_at_submission(tmp_path: Path) -> N
 
 def test_numbers_of_a_model_that_was_discarded_are_left_out(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
-        now, other = lab.run.receiver.model_digests[0], "0" * 32
+        now, other = lab.run.evaluations.model_digests[0], "0" * 32
         assert now != other
         sums = {"loss": Sum(1.0, 2.0)}
-        await lab.run.receiver.add_evaluation(A, 0, sums, other)
-        assert (lab.store.evaluations_of(RUN_ID), lab.run.receiver.reported) == ([], {})
-        await lab.run.receiver.add_evaluation(A, 0, sums, now)
-        await lab.run.receiver.add_evaluation(B, 0, sums)  # an older version's silo
+        await lab.run.evaluations.add(A, 0, sums, other)
+        assert (lab.store.evaluations_of(RUN_ID), lab.run.evaluations.reported) == ([], {})
+        await lab.run.evaluations.add(A, 0, sums, now)
+        await lab.run.evaluations.add(B, 0, sums)  # an older version's silo
         kept = [(e.silo_id, e.model_digest) for e in lab.store.evaluations_of(RUN_ID)]
         assert kept == [(A, now), (B, None)]
 
@@ -450,7 +450,8 @@ def test_who_has_tested_a_model_that_was_discarded_is_asked_to_test_the_new_one(
     tmp_path: Path,
 ) -> None:
     async def act(lab: Lab) -> None:
-        receiver, now = lab.run.receiver, lab.run.receiver.model_digests[0]
+        evaluations = lab.run.evaluations
+        now = evaluations.model_digests[0]
         lab.run.roster.enrolled[A] = Enrolment("trainer", 8, 3)
 
         def is_asked(tested: str) -> bool:
@@ -459,10 +460,10 @@ def test_who_has_tested_a_model_that_was_discarded_is_asked_to_test_the_new_one(
             return assignment.evaluate
 
         assert [is_asked(tested) for tested in ("0" * 32, now, "")] == [True, False, False]
-        receiver.note_tested(A, 0, "0" * 32)
-        assert receiver.reported == {}
-        receiver.note_tested(A, 0, now)
-        assert receiver.reported == {0: {A}}
+        evaluations.note_tested(A, 0, "0" * 32)
+        assert evaluations.reported == {}
+        evaluations.note_tested(A, 0, now)
+        assert evaluations.reported == {0: {A}}
 
     scene(tmp_path, act, evaluate_every=1)
 
@@ -477,9 +478,9 @@ def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Pa
         assert session.declined == {"1-r": "no data"}
         assert await lab.events("declined") == ["site-d declined 1-r: no data"]
         for index in (-1, 1, 2**40):
-            lab.run.receiver.note_tested(A, index)
-        lab.run.receiver.note_tested("site-x", 0)
-        assert lab.run.receiver.reported == {}
+            lab.run.evaluations.note_tested(A, index)
+        lab.run.evaluations.note_tested("site-x", 0)
+        assert lab.run.evaluations.reported == {}
         lab.run.roster.enrolled[A] = Enrolment("trainer", 8, 3)
         assignments = [
             lab.run.assignment_for(A, i) for i in (-1, 0, 5)
@@ -489,7 +490,7 @@ def test_what_silos_say_of_runs_and_models_that_are_not_is_not_kept(tmp_path: Pa
             False,
             True,
         ]
-        lab.run.receiver.note_tested(A, 0)
-        assert lab.run.receiver.reported == {0: {A}}
+        lab.run.evaluations.note_tested(A, 0)
+        assert lab.run.evaluations.reported == {0: {A}}
 
     scene(tmp_path, act, evaluate_every=1)

@@ -317,7 +317,7 @@ def test_a_last_model_that_nobody_tests(tmp_path: Path) -> None:
                 "after its last round"
             )
             lab.run.participants.try_again(A)
-            await lab.run.receiver.add_evaluation(A, 1, {"loss": Sum(1.0, 5.0)})
+            await lab.run.evaluations.add(A, 1, {"loss": Sum(1.0, 5.0)})
             assert "not tested. site-b" in (await stalled(lab) or "")
             lab.pass_time(120)
             assert (await lab.ended()).state == "FINISHED"
@@ -330,7 +330,7 @@ def test_a_last_model_that_takes_unusually_long_to_be_written(tmp_path: Path) ->
         async with last_test(tmp_path) as lab:
             async with lab.c.queue._writing:  # such as a write that does not return
                 for name in (A, B):
-                    lab.run.receiver.note_tested(name, 1)
+                    lab.run.evaluations.note_tested(name, 1)
                 lab.run.want_pause()  # whatever else may be wanted
                 assert await stalled(lab) is None
                 lab.pass_time(3.1)

@@ -3,8 +3,8 @@
 Four sections (DESIGN section 3): *trainable* parameters are the only ones with momentum and the
 only ones in an update; *float buffers* (BatchNorm statistics) travel as absolute values and are
 averaged, but for values in which all silos agree; *integer buffers* keep their dtype and are taken
-from the first participant; *frozen* parameters are sent once, with the initial model, where a silo
-lacks them. Tied weights count once.
+from the first participant, or from most; *frozen* parameters are sent once, with the initial model,
+where a silo lacks them. Tied weights count once.
 """
 
 import hashlib

@@ -150,7 +150,7 @@ class Watch:
         if self.stalled is not None:
             run.participants.times.stalled_s += now - self._looked_at
         self._looked_at = now
-        tested = len(run.receiver.reported.get(run.state.round_index, ()))
+        tested = len(run.evaluations.reported.get(run.state.round_index, ()))
         why = self._stall.why()
         if self._none_left is not None and not run.state.ended:
             why = Why(self._none_left)

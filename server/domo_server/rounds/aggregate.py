@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -21,7 +22,8 @@ from domo.algorithm import (
 from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks, dot, fold, fold_values
 from domo.methods import Kernel
-from domo.model.layout import Section
+from domo.model.integers import choose_integers
+from domo.model.layout import Layout, Section
 from domo.run_config import RunConfig, UpdateDtype
 from domo_proto.codec import VectorId
 from domo_server.rounds.alignment import (
@@ -115,6 +117,7 @@ def sum_round(
     spool: Path,
     folder: Path,
     update_dtype: UpdateDtype = "float32",
+    layout: Layout | None = None,
 ) -> tuple[Checkpoint, Alignment]:
     """x_{r+1}, m_{r+1} and what else follows from a recorded set, in a file not yet durable.
 
@@ -128,6 +131,7 @@ def sum_round(
         spool: Folder of the round's updates.
         folder: The run's checkpoint folder.
         update_dtype: How d_k and m_{k,P} lie there.
+        layout: Of the model; needed where it has integer buffers.
 
     Raises:
         DivergenceError: Something of it is not finite; names the silo with the largest part in it.
@@ -196,8 +200,10 @@ def sum_round(
         if sizes[Section.FLOAT_BUFFER.value]:
             average(Section.FLOAT_BUFFER.value, VectorId.FLOAT_BUFFERS)
         if sizes[Section.INTEGER_BUFFER.value]:
-            first = files[0].whole(VectorId.INTEGER_BUFFERS)
-            out.write(Section.INTEGER_BUFFER.value, 0, first)
+            given = [partial(f.whole, VectorId.INTEGER_BUFFERS) for f in files]
+            before = state[Section.INTEGER_BUFFER.value]
+            chosen = choose_integers(layout, before, given, steps) if layout else given[0]()
+            out.write(Section.INTEGER_BUFFER.value, 0, chosen)
         digests = dict(zip(sizes, pool.map(out.digest, sizes), strict=True))
         failed.pop_all()
     aligned = alignment([products for _, products in done], norms, weights)

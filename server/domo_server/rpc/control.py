@@ -210,7 +210,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         measured = await asyncio.to_thread(measured_of, request.metrics)
         tested = request.model_digest.hex()[:32]
-        await run.receiver.add_evaluation(session.silo_id, request.model_index, measured, tested)
+        await run.evaluations.add(session.silo_id, request.model_index, measured, tested)
         return pb.ReportEvaluationResponse()
 
     @answers

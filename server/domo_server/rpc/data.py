@@ -67,7 +67,7 @@ class DataServicer:
         run = await queue.locate(request.run_id)
         tested = request.evaluated_index, request.evaluated_digest.hex()
         if request.evaluated_index >= 0:
-            run.receiver.note_tested(session.silo_id, *tested)
+            run.evaluations.note_tested(session.silo_id, *tested)
 
         def look() -> Assignment[WireVector] | None:
             nonlocal run

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from domo.run_config import RunConfig
 from domo_proto.assignment import Action, Assignment, Counted
 from domo_proto.codec import VectorId
+from domo_server.results.evaluations import Evaluations
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.model import ServedModel
 from domo_server.runs.participants import Participants
-from domo_server.runs.receiver import Receiver
 from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import WireVector
 from domo_server.store.rows import Enrolment, RoundRecord
@@ -25,7 +25,7 @@ class Assignments:
         dropped: Silos that an admin has left out, and why.
         roster: Who has enrolled.
         participants: The silos of the open round.
-        receiver: Knows who has tested which model.
+        evaluations: Know who has tested which model.
         model: The newest one.
     """
 
@@ -35,11 +35,12 @@ class Assignments:
         dropped: Mapping[str, str],
         roster: Roster,
         participants: Participants,
-        receiver: Receiver,
+        evaluations: Evaluations,
         model: ServedModel,
     ):
         self._config, self._dropped, self._roster = config, dropped, roster
-        self._participants, self._receiver, self._model = participants, receiver, model
+        self._participants, self._model = participants, model
+        self._evaluations = evaluations
         self._counted: dict[str, Counted] = {}
 
     def count(self, record: RoundRecord) -> None:
@@ -112,6 +113,6 @@ class Assignments:
         return [s for s, mine in enrolled if self._is_to_test(s, mine, model_index)]
 
     def _is_to_test(self, silo_id: str, mine: Enrolment, model_index: int) -> bool:
-        reported = silo_id in self._receiver.reported.get(model_index, ())
+        reported = silo_id in self._evaluations.reported.get(model_index, ())
         may = mine.num_eval_samples > 0 and silo_id not in self._dropped
         return may and not reported and self._config.evaluates_at(model_index)

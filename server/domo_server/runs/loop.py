@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shutil import rmtree
 
-from domo.errors import OUTLIER, DomoError, RoundTimeoutError, StateError, TransportError
+from domo.errors import (
+    OUTLIER,
+    DivergenceError,
+    DomoError,
+    RoundTimeoutError,
+    StateError,
+    TransportError,
+)
 from domo.ops.words import counted
 from domo_server.events import kinds
 from domo_server.rounds.aggregate import make_record, sum_round
@@ -147,6 +154,8 @@ class RunLoop:
                 if enough is not None:
                     await self._ending.end(Signal.ENOUGH, enough)
                     return False
+            if (why := run.participants.why_hopeless(run.roster.frozen or ())) is not None:
+                raise DivergenceError(why)
             decision = run.participants.decide()
             run.waits_for(decision.text + run.notes_on(decision.missing))
             self._tell_strangers()
@@ -253,7 +262,8 @@ class RunLoop:
         )
 
     def _refuse_outliers(self) -> bool:
-        far = self._run.participants.refuse_outliers()
+        assert self._run.model.current is not None
+        far = self._run.participants.refuse_outliers(self._run.model.current)
         for silo_id, why in far.items():
             self._run.say(kinds.REFUSED, f"refused an update of {silo_id}: {why}", silo_id)
             self._run.events.counters.refused(silo_id, "norm")
@@ -267,7 +277,7 @@ class RunLoop:
         """x_{r+1} and what else follows."""
         run, config = self._run, self._run.config
         spool = run.receiver.folder(run.state.round_index)
-        where = (spool, run.folder / "checkpoints", config.update_dtype)
+        where = (spool, run.folder / "checkpoints", config.update_dtype, run.model.layout)
         return await self._durably(sum_round, config.kernel, run.model.current, record, *where)
 
     def _set(self) -> RoundRecord:

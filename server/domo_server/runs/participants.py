@@ -1,13 +1,15 @@
 """Who is in the open round: sampled, accepted, failed, refused, left out; and why, in words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from domo.api.round_times import ClosedBy
 from domo.run_config import RunConfig
 from domo_server.rounds.aggregate import outliers
 from domo_server.rounds.state import Decision, Policy, decide, has_quorum
 from domo_server.rounds.times import TimesOfRound
+from domo_server.rounds.yardstick import Yardstick
 from domo_server.silos.sessions import Sessions
+from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.store import now_text
 
@@ -37,6 +39,7 @@ class Participants:
     Attributes:
         times: Where the time of the open round goes.
         closed_by: What closes it, and whose update or leaving did.
+        yardstick: What updates are measured by.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Participants:
             config.round_deadline_s,
             config.grace_s,
         )
+        self.yardstick = Yardstick(config)
         self.begin([])
 
     def begin(self, chosen: Sequence[str]) -> None:
@@ -69,6 +73,7 @@ class Participants:
         self._tries: dict[str, tuple[int, bool]] = {}
         self._troubles: dict[str, str] = {}
         self._refused: dict[str, tuple[str, str]] = {}
+        self._absurd: set[str] = set()
         self.quorum_at: float | None = None
         self.opened_at, self.opened_text = self._clock(), now_text()
         self.times = TimesOfRound(self._clock, self.sampled, self.times.working_s)
@@ -123,6 +128,7 @@ class Participants:
         self.accepted[silo_id] = update
         self.failed.pop(silo_id, None)
         self._refused.pop(silo_id, None)
+        self._absurd.discard(silo_id)
         self._last = (None, None) if before_restart else ("silo", silo_id)
         self.times.accepted(silo_id, before_restart)
         self._reckon()
@@ -184,16 +190,51 @@ class Participants:
         norms = {s: update.update_norm for s, update in self.accepted.items()}
         return outliers(norms, self._config.norm_factor)
 
-    def refuse_outliers(self) -> dict[str, str]:
-        """Take out updates that are far above the others', where the run says so; and why."""
-        if self._config.norm_check != "reject":
-            return {}
-        far = self.outliers()
+    def refuse_outliers(self, model: Checkpoint) -> dict[str, str]:
+        """Take out updates that no training gives, or that are far above the others'; and why.
+
+        The latter where the run says so.
+
+        Args:
+            model: x_r.
+        """
+        far = self.yardstick.far(model, self.accepted)
+        absurd = set(far)
+        if not far and self._config.norm_check == "reject":
+            far = self.outliers()
         for silo_id, why in far.items():
-            self._refused[silo_id] = (self.accepted.pop(silo_id).digest, why)
-            self.fail(silo_id, why)
+            self.refuse(self.accepted.pop(silo_id), why, silo_id in absurd)
         self._reckon()
         return far
+
+    def refuse(self, update: AcceptedUpdate, why: str, absurd: bool = False) -> None:
+        """An update does not count: its silo has failed, until it sends another one.
+
+        Args:
+            update: It.
+            why: In words.
+            absurd: No training gives that.
+        """
+        self._refused[update.silo_id] = (update.digest, why)
+        self._absurd |= {update.silo_id} if absurd else set()
+        self.fail(update.silo_id, why)
+
+    def why_hopeless(self, roster: Collection[str]) -> str | None:
+        """Why nothing can come of the round: all silos' updates are absurd; None: it can.
+
+        Of one silo that is not to be believed while others may be, the run says that it waits.
+
+        Args:
+            roster: All silos of the run.
+        """
+        everybody = {s for s in roster if s not in self._dropped}
+        if self.accepted or not everybody or not everybody <= self._absurd:
+            return None
+        first = next(s for s in self.sampled if s in self._absurd)
+        return (
+            f"no silo's update is one that training gives; that of {first}: "
+            + (self._refused[first][1])
+        )
 
     def why_refused(self, silo_id: str, upload_digest: str) -> str | None:
         """Why this very update was refused in this round; None: it was not."""
@@ -229,6 +270,8 @@ class Participants:
         for silo_id in missing:
             if silo_id in self.failed:
                 notes.append(f"{silo_id} {self.how_failed(silo_id)}")
+            elif silo_id in self._refused:
+                notes.append(f"{silo_id} had its update refused: {self._refused[silo_id][1]}")
             elif why := self.why_not(silo_id):
                 notes.append(f"{silo_id} {why}")
             elif self._sessions.away(silo_id) is not None:

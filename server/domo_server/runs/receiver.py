@@ -5,14 +5,13 @@ Everything here happens on the event loop except disk work, which runs on thread
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 
-from domo.errors import ProtocolError
-from domo.metrics.table import Measured
+from domo.errors import DivergenceError, ProtocolError
 from domo.model.layout import Layout, Section
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
@@ -21,7 +20,6 @@ from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
-from domo_server.results.heard import Heard, keep
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.model import ServedModel
 from domo_server.runs.participants import Participants, failed_event
@@ -57,7 +55,6 @@ class Receiver:
         participants: The silos of the open round.
         state: Where the run is now.
         model: The newest model.
-        dropped: Silos that an admin has left out.
     """
 
     def __init__(
@@ -72,7 +69,6 @@ class Receiver:
         participants: Participants,
         state: Callable[[], RoundState],
         model: ServedModel,
-        dropped: Collection[str],
     ):
         self._run_id, self._config, self._spool = run_id, config, spool
         self._store, self._changes, self._events = store, changes, events
@@ -80,10 +76,6 @@ class Receiver:
         self._model = model
         self.parts: Sequence[Part] = ()
         self.disk: str | None = None
-        self.reported: dict[int, set[str]] = {}
-        self.model_digests: dict[int, str] = {}
-        self.revision = 0
-        self.heard = Heard(dropped)
         self._locks: dict[str, asyncio.Lock] = {}
 
     def expect(self, layout: Layout) -> None:
@@ -172,7 +164,11 @@ class Receiver:
         num_steps: int,
         metrics: Mapping[str, float],
     ) -> bool:
-        """Record a whole, checked update; False if its round has closed meanwhile."""
+        """Record a whole, checked update; False if its round has closed meanwhile.
+
+        Raises:
+            DivergenceError: It is beyond what any training gives.
+        """
         if not self.wants(silo_id, round_index):
             return False
         update = AcceptedUpdate(
@@ -183,6 +179,15 @@ class Receiver:
             update_norm=norm,
             metrics=dict(metrics),
         )
+        try:
+            momentum = upload.norm_of(VectorId.LOCAL_MOMENTUM)
+            await asyncio.to_thread(self._measure, round_index, update, momentum)
+        except DivergenceError as error:
+            upload.refuse()
+            if self.wants(silo_id, round_index):
+                self._participants.refuse(update, str(error), absurd=True)
+                self._changes.moved()  # nothing comes of a silo for now
+            raise
         await asyncio.to_thread(self._store.accept_update, self._run_id, round_index, update)
         with suppress(OSError):  # they go with the round's folder at the latest
             folder = self.folder(round_index)
@@ -195,6 +200,16 @@ class Receiver:
             self._say(kinds.DISK, "updates are kept again")
         self._changes.moved()  # an update is in
         return True
+
+    def _measure(
+        self, round_index: int, update: AcceptedUpdate, momentum: float | None = None
+    ) -> None:
+        """See that an update is not beyond all training; blocks."""
+        layout, model = self._model.layout, self._model.current
+        if layout is None or model is None or model.round_index != round_index:
+            return  # its round is over
+        path = update_path(self.folder(round_index), update.silo_id, update.digest)
+        self._participants.yardstick.measure(layout, model, path, update, momentum)
 
     def note_disk(self, why: str) -> None:
         """An update could not be kept: said until one can be."""
@@ -210,7 +225,11 @@ class Receiver:
             silo_id, digest = update.silo_id, update.digest
             path = update_path(self.folder(round_index), silo_id, digest)
             if await asyncio.to_thread(is_whole, path, digest):
-                found[silo_id] = update
+                try:
+                    await asyncio.to_thread(self._measure, round_index, update)
+                    found[silo_id] = update
+                except DivergenceError as error:  # a version before this one took it
+                    self._say(kinds.REFUSED, f"refused an update of {silo_id}: {error}", silo_id)
             else:
                 text = f"the update of {silo_id} was not wholly on disk; it is asked for again"
                 self._say(kinds.TORN, text, silo_id)
@@ -222,64 +241,7 @@ class Receiver:
             if silo_id in self._participants.sampled:
                 self._participants.take(update, before_restart=True)
 
-    # numbers and failures
-
-    async def add_evaluation(
-        self,
-        silo_id: str,
-        model_index: int,
-        measured: Measured,
-        tested: str = "",
-    ) -> None:
-        """Record a silo's numbers of x_{model_index}, unless it tested one that was discarded.
-
-        Args:
-            silo_id: The silo.
-            model_index: Which model.
-            measured: Sums and tables over its test data.
-            tested: Digest of the model; older silos say none.
-
-        Raises:
-            ProtocolError: There is no such model yet; a table counts what those of others do not.
-        """
-        if not 0 <= model_index <= self._state().round_index:
-            raise ProtocolError(f"there is no model x_{model_index} yet")
-        if not self.has_model(model_index, tested):
-            log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
-            return
-        self.heard.check(silo_id, measured)
-        place, unlike = self._roster.enrolled.get(silo_id), self.heard.unlike(measured)
-        num_tests = 0 if place is None else place.num_eval_samples
-        for why in self.heard.add(silo_id, measured, num_tests, unlike):
-            self._say(kinds.METRIC, why, silo_id)
-        numbers = (model_index, silo_id, measured, tested or None, unlike)
-        await asyncio.to_thread(keep, self._store, self._run_id, *numbers)
-        self.reported.setdefault(model_index, set()).add(silo_id)
-        if model_index == self._state().round_index:
-            self._participants.times.tested(silo_id)
-        self.revision += 1
-        self._changes.moved()  # numbers are in
-
-    def has_model(self, model_index: int, tested: str) -> bool:
-        """Whether a model that a silo has tested may be the run's; one that was discarded is not.
-
-        Args:
-            model_index: i of x_i.
-            tested: Digest of the model; older silos say none.
-        """
-        known = self.model_digests.get(model_index, "")
-        return not (known and tested and known != tested)
-
-    def note_tested(self, silo_id: str, model_index: int, tested: str = "") -> None:
-        """A silo says that it is through with testing a model, with or without numbers."""
-        if model_index != self._state().round_index or silo_id not in self._roster.enrolled:
-            return
-        if not self.has_model(model_index, tested):
-            return
-        reported = self.reported.setdefault(model_index, set())
-        if silo_id not in reported:
-            reported.add(silo_id)
-            self._changes.moved()  # a model is tested
+    # failures
 
     def note_failure(
         self, silo_id: str, round_index: int, text: str, times: int = 0, lasts: bool = False

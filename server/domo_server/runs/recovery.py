@@ -54,10 +54,10 @@ async def load(run: Run, durably: Durable, row: RunRow) -> bool:
         resumed = await _restore(run, durably, row)
         sums = await asyncio.to_thread(run.store.summed_by, run.run_id)
         tables = await asyncio.to_thread(run.store.tables_of, run.run_id)
-        run.receiver.heard.recall(sums, {(t.silo_id, t.metric): t for t in tables}.values())
+        run.evaluations.heard.recall(sums, {(t.silo_id, t.metric): t for t in tables}.values())
         tested = await asyncio.to_thread(run.store.tested_by, run.run_id)
         for index, silo_id in tested:
-            run.receiver.reported.setdefault(index, set()).add(silo_id)
+            run.evaluations.reported.setdefault(index, set()).add(silo_id)
     except StateError as error:
         if row.state == "QUEUED" and not isinstance(error.__cause__, OSError):
             raise

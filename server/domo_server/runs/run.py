@@ -16,6 +16,7 @@ from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
+from domo_server.results.evaluations import Evaluations
 from domo_server.rounds.state import Phase, RoundState, Signal, advance
 from domo_server.runs.assignment import Assignments
 from domo_server.runs.model import ServedModel, digest_of_model, of_its_files
@@ -79,10 +80,14 @@ class Run:
             self.participants,
             lambda: self.state,
             self.model,
-            dropped,
+        )
+        self.evaluations = Evaluations(
+            *(run_id, store, changes, events, self.roster.enrolled, dropped),
+            newest=lambda: self.state.round_index,
+            times=lambda: self.participants.times,
         )
         self._assignments = Assignments(
-            config, dropped, self.roster, self.participants, self.receiver, self.model
+            config, dropped, self.roster, self.participants, self.evaluations, self.model
         )
         self.ready = False
         self.detail = ""
@@ -204,15 +209,9 @@ class Run:
             tested: Digest of that model; older silos say none.
         """
         if self.state.ended:
-            r, outcome = self.state.round_index, self.state.phase.value
-            return Assignment(
-                Action.END,
-                round_index=r,
-                num_rounds=self.config.num_rounds,
-                outcome=outcome,
-                text=self.detail,
-            )
-        ours = self.receiver.has_model(evaluated_index, tested)
+            r, rounds, outcome = self.state.round_index, self.config.num_rounds, self.state.phase
+            return Assignment(Action.END, "", r, rounds, outcome=outcome.value, text=self.detail)
+        ours = self.evaluations.has_model(evaluated_index, tested)
         return self._assignments.of(silo_id, self.state, evaluated_index if ours else -1)
 
     def untested(self) -> list[str]:
@@ -239,8 +238,9 @@ class Run:
     def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for their residuals."""
         if record.model_digest is not None:
-            self.receiver.model_digests[record.round_index + 1] = record.model_digest
+            self.evaluations.model_digests[record.round_index + 1] = record.model_digest
         self._assignments.count(record)
+        self.participants.yardstick.count(record)
 
     def open_round(self) -> None:
         """Make x_r available and say whose turn it is."""
@@ -248,7 +248,7 @@ class Run:
         assert self.model.current is not None
         self.model.serve()
         r, self.sessions.rounds = self.state.round_index, self.sessions.rounds + 1
-        self.receiver.model_digests[r] = digest_of_model(self.model.current)
+        self.evaluations.model_digests[r] = digest_of_model(self.model.current)
         last = r >= self.config.num_rounds
         self.participants.begin([] if last else self.config.participants_at(r, self.roster.frozen))
 

@@ -120,7 +120,7 @@ class Upload:
         if offset > held or offset > self.num_bytes:
             raise ChecksumError(f"the upload continues at {offset}, but {held} bytes are here")
         self._hash = xxhash.xxh3_128()
-        self._square = 0.0
+        self._squares = [0.0] * len(parts)
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self._file = part_file.PartFile(path)
         self._file.rewind(offset)
@@ -155,8 +155,7 @@ class Upload:
             square = dot(values, values)
             if not math.isfinite(square) and (bad := self._num_bad(part, values)):
                 raise DivergenceError(f"the update has {bad} non-finite entries", bad)
-            if part is self._parts[0]:
-                self._square += square
+            self._squares[self._parts.index(part)] += square
         self._hash.update(payload)
         self.position += len(payload)
 
@@ -220,7 +219,16 @@ class Upload:
         if durable:  # its name, and those of the round's folder and the spool
             for folder in (self._folder, *self._folder.parents[:2]):
                 files.sync_path(folder)
-        return math.sqrt(self._square)
+        return math.sqrt(self._squares[0])
+
+    def norm_of(self, vector_id: int) -> float:
+        """The norm of a vector of floats; 0 where the upload has none."""
+        found = zip(self._parts, self._squares, strict=True)
+        return math.sqrt(sum(square for part, square in found if part.vector_id == vector_id))
+
+    def refuse(self) -> None:
+        """Forget an update that is whole, and is not taken."""
+        update_path(self._folder, self._silo_id, self.digest).unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Forget the bytes: they can never become an update."""

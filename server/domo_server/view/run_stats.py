@@ -59,7 +59,7 @@ class StatsOfRuns:
 
         Args:
             row: Of the database.
-            live: What the run has received, if it is the current one.
+            live: Its tests, if it is the current one.
         """
         run_id = row.run_id
         key = (row.state, row.rounds_done, live.revision if live is not None else -1)

@@ -219,7 +219,7 @@ class CoordinatorView:
         return current if current is not None and current.run_id == row.run_id else None
 
     async def _stats_of(self, row: RunRow, live: Run | None) -> RunStats:
-        return await self._stats.of(row, live.receiver if live is not None else None)
+        return await self._stats.of(row, live.evaluations if live is not None else None)
 
     async def _summary(self, row: RunRow) -> RunSummary:
         run_id, live = row.run_id, self._live(row)

@@ -1,0 +1,113 @@
+"""The numbers that a run takes from its silos: whose, of which model, and what is said of them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from domo.errors import ProtocolError
+from domo.metrics.table import Measured
+from domo_server.events import kinds
+from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Changes
+from domo_server.results.heard import Heard, keep
+from domo_server.rounds.times import TimesOfRound
+from domo_server.store.rows import Enrolment
+from domo_server.store.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class Evaluations:
+    """Of one run. Used from the event loop only.
+
+    Args:
+        run_id: The run.
+        store: Where they are recorded.
+        changes: Told what has come.
+        events: What happens, for people.
+        enrolled: Who has enrolled, by silo.
+        dropped: Silos that an admin has left out.
+        newest: The index of the newest model.
+        times: Where the time of the open round goes.
+
+    Attributes:
+        heard: The metrics so far.
+        reported: Silos that are through with testing a model, by its index.
+        model_digests: Of the models, by index.
+        revision: Grows with each test.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        store: Store,
+        changes: Changes,
+        events: EventLog,
+        enrolled: Mapping[str, Enrolment],
+        dropped: Collection[str],
+        newest: Callable[[], int],
+        times: Callable[[], TimesOfRound],
+    ):
+        self._run_id, self._store, self._changes, self._events = run_id, store, changes, events
+        self._enrolled, self._newest, self._times = enrolled, newest, times
+        self.heard = Heard(dropped)
+        self.reported: dict[int, set[str]] = {}
+        self.model_digests: dict[int, str] = {}
+        self.revision = 0
+
+    async def add(
+        self,
+        silo_id: str,
+        model_index: int,
+        measured: Measured,
+        tested: str = "",
+    ) -> None:
+        """Record a silo's numbers of x_{model_index}, unless it tested one that was discarded.
+
+        Args:
+            silo_id: The silo.
+            model_index: Which model.
+            measured: Sums and tables over its test data.
+            tested: Digest of the model; older silos say none.
+
+        Raises:
+            ProtocolError: There is no such model yet; a table counts what those of others do not.
+        """
+        if not 0 <= model_index <= self._newest():
+            raise ProtocolError(f"there is no model x_{model_index} yet")
+        if not self.has_model(model_index, tested):
+            log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
+            return
+        self.heard.check(silo_id, measured)
+        place, unlike = self._enrolled.get(silo_id), self.heard.unlike(measured)
+        num_tests = 0 if place is None else place.num_eval_samples
+        for why in self.heard.add(silo_id, measured, num_tests, unlike):
+            self._events.say(kinds.METRIC, why, self._run_id, silo_id)
+        numbers = (model_index, silo_id, measured, tested or None, unlike)
+        await asyncio.to_thread(keep, self._store, self._run_id, *numbers)
+        self.reported.setdefault(model_index, set()).add(silo_id)
+        if model_index == self._newest():
+            self._times().tested(silo_id)
+        self.revision += 1
+        self._changes.moved()  # numbers are in
+
+    def has_model(self, model_index: int, tested: str) -> bool:
+        """Whether a model that a silo has tested may be the run's; one that was discarded is not.
+
+        Args:
+            model_index: i of x_i.
+            tested: Digest of the model; older silos say none.
+        """
+        known = self.model_digests.get(model_index, "")
+        return not (known and tested and known != tested)
+
+    def note_tested(self, silo_id: str, model_index: int, tested: str = "") -> None:
+        """A silo says that it is through with testing a model, with or without numbers."""
+        if model_index != self._newest() or silo_id not in self._enrolled:
+            return
+        if not self.has_model(model_index, tested):
+            return
+        reported = self.reported.setdefault(model_index, set())
+        if silo_id not in reported:
+            reported.add(silo_id)
+            self._changes.moved()  # a model is tested

@@ -1,0 +1,128 @@
+"""What updates are measured by, so that none that no training gives gets into a model."""
+
+import math
+from bisect import insort
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from domo.algorithm import inference_scale
+from domo.model.extremes import (
+    FAR,
+    Size,
+    Step,
+    check_alone,
+    far_from_others,
+    low_median,
+    measure,
+    norm_of,
+)
+from domo.model.layout import Layout, Section
+from domo.run_config import RunConfig
+from domo_proto.codec import VectorId
+from domo_server.store.checkpoint import Checkpoint
+from domo_server.store.rows import AcceptedUpdate, RoundRecord
+from domo_server.store.spool import SpooledUpdate
+
+
+def _nothing(lo: int, hi: int) -> torch.Tensor:
+    """Reads a vector that has no entries."""
+    return torch.empty(hi - lo)
+
+
+class Yardstick:
+    """Of one run.
+
+    What it says follows from what is recorded: the model, the updates of the open round, the norms
+    of the rounds before.
+
+    Args:
+        config: The run.
+    """
+
+    def __init__(self, config: RunConfig):
+        self._config = config
+        self._counted = -1
+        self._past: list[float] = []
+        self._sizes: dict[str, Size] = {}
+        self._norm: tuple[int, float] | None = None
+
+    def count(self, record: RoundRecord) -> None:
+        """A round is closed with these updates."""
+        if record.round_index > self._counted:
+            self._counted = record.round_index
+            for p in record.participants:
+                insort(self._past, p.update_norm)
+        self._sizes.clear()
+
+    def measure(
+        self,
+        layout: Layout,
+        model: Checkpoint,
+        path: Path,
+        update: AcceptedUpdate,
+        momentum: float | None = None,
+    ) -> None:
+        """Measure an update by the model; blocks.
+
+        Args:
+            layout: Of the model.
+            model: x_r.
+            path: The file of the update.
+            update: What it is.
+            momentum: |m_{k,P}|, where that is known.
+
+        Raises:
+            DivergenceError: No training gives that.
+        """
+        config, n = self._config, layout.num_params
+        file = SpooledUpdate(path, update.vectors, config.update_dtype)
+        has = {vector_id for vector_id, _ in update.vectors}
+        floats = file.reader(VectorId.FLOAT_BUFFERS) if VectorId.FLOAT_BUFFERS in has else _nothing
+        integers = torch.empty(0, dtype=torch.uint8)
+        try:
+            if VectorId.INTEGER_BUFFERS in has:
+                integers = file.whole(VectorId.INTEGER_BUFFERS)
+            if momentum is None and config.kernel.average:
+                momentum = norm_of(file.reader(VectorId.LOCAL_MOMENTUM), n)
+            size = measure(
+                layout,
+                (update.update_norm, momentum or 0.0),
+                (floats, model.reader(Section.FLOAT_BUFFER.value)),
+                (integers, model[Section.INTEGER_BUFFER.value]),
+                update.num_steps,
+            )
+        finally:
+            file.close()
+        check_alone(size, self._step(model, update.num_steps))
+        self._sizes[update.digest] = size
+        norms = [n for s in list(self._sizes.values()) for n in (s.update, s.momentum) if n]
+        if norms and max(norms) > FAR * min([*norms, low_median(self._past) or math.inf]):
+            self._norm_of_model(model)  # `far` will want it, and may not block
+
+    def far(self, model: Checkpoint, accepted: Mapping[str, AcceptedUpdate]) -> dict[str, str]:
+        """Silos of a round whose update nothing that is known explains, and why.
+
+        Args:
+            model: x_r.
+            accepted: The round's updates, by silo; each was measured.
+        """
+        there = {s: u for s, u in accepted.items() if u.digest in self._sizes}
+        sizes = {s: self._sizes[update.digest] for s, update in there.items()}
+        steps = {s: self._step(model, update.num_steps) for s, update in there.items()}
+        return far_from_others(sizes, steps, low_median(self._past))
+
+    def _step(self, model: Checkpoint, num_steps: int) -> Step:
+        kernel, h = self._config.kernel, self._config.lr_at(model.round_index)
+        begins = h * kernel.lr_scale / (1 - kernel.mu_l)
+        n = model.num_entries("x")
+        return Step(
+            inference_scale(kernel, h, num_steps), begins, n, lambda: self._norm_of_model(model)
+        )
+
+    def _norm_of_model(self, model: Checkpoint) -> float:
+        if self._norm is None or self._norm[0] != model.round_index:
+            norm = norm_of(model.reader("x"), model.num_entries("x"))
+            self._norm = model.round_index, norm
+        return self._norm[1]
