@@ -29,6 +29,7 @@ from domo.ops.terminal import fill_closed, output_may_be_lost
 from domo.ops.words import typed
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.errors import from_rpc
+from domo_server.identity.commands import identity_app, pki_app
 from domo_server.people.commands import login, session_app, token_app
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     from domo.remote.which import here
     from domo_server.config import DEFAULT_DASHBOARD
 
-    tls = "mTLS" if settings.tls and settings.tls.client_ca else "TLS" if settings.tls else "no TLS"
+    used = settings.tls_in_use
+    tls = "mTLS" if used and used.client_ca else "TLS" if used else "no TLS"
     token = settings.state_dir / "admin-token"
     usual = token == default_token_file()
     say(f"domo-server: silos at {where.grpc_address} ({tls}), state in {settings.state_dir}")
@@ -143,6 +145,8 @@ def _silo_command(settings: "ServerConfig", address: str) -> str:
     """What an operator types: with the TLS files that this coordinator asks for."""
     host, _, port = address.rpartition(":")
     here = f"HOST:{port}" if host in ("0.0.0.0", "[::]") else address
+    if settings.tls is None and settings.tls_in_use is not None:
+        return "domo-client --data DIR"  # what it was enrolled with says the rest
     command = f"domo-client --server {here} --name NAME --data DIR"
     if settings.tls is None:
         return command if is_loopback(address) else f"{command} --insecure"
@@ -241,6 +245,10 @@ def rebind(
     say(REBOUND.format(silo=silo))
     if row.dropped is not None:
         say(f"it is left out still ({row.dropped}): domo undrop {silo} takes it back")
+
+
+app.add_typer(pki_app)
+app.registered_commands += identity_app.registered_commands
 
 
 def main() -> None:

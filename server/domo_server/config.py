@@ -8,12 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from domo.errors import ConfigError
+from domo.names import is_name
 from domo.ops.addresses import is_loopback, listen_address
 from domo.ops.config_file import load_toml, validate, validate_all
 from domo.run_config import RunConfig
 from domo.storage.home import user_state
 from domo_proto.channel import TlsFiles
+from domo_proto.identities import ENROL_URI
 from domo_server.dashboard_config import DashboardTls, networks
+from domo_server.pki_files import pki_of
 
 PREFIX = "DOMO_SERVER_"
 HookEvent = Literal[
@@ -35,6 +38,16 @@ class TlsConfig(BaseModel):
     """Its private key."""
     client_ca: Path | None = None
     """CA of the silos' certificates; a silo's name must be in its certificate."""
+    names: dict[str, str] = {}
+    """Silos by the URI in their certificate that stands for them, such as a SPIFFE ID."""
+
+    @field_validator("names")
+    @classmethod
+    def _silos(cls, names: dict[str, str]) -> dict[str, str]:
+        for uri, name in names.items():
+            if not is_name(name) or ":" not in uri or uri.startswith(ENROL_URI):
+                raise ValueError(f'{uri!r} = {name!r}: it is "spiffe://domain/path" = "silo"')
+        return names
 
     @property
     def files(self) -> TlsFiles:
@@ -102,7 +115,7 @@ class ServerConfig(BaseSettings):
     database: str | None = None
     """SQLAlchemy URL; a SQLite file in state_dir by default."""
     tls: TlsConfig | None = None
-    """TLS for silos."""
+    """TLS for silos; the files of `domo-server pki init` by default, where it was."""
     insecure: bool = False
     """Allow silos without TLS on an address that is not loopback."""
     durability: Literal["process", "power"] = "process"
@@ -141,11 +154,12 @@ class ServerConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _safe(self) -> "ServerConfig":
-        if self.tls is None and not self.insecure and not is_loopback(self.listen):
+        if self.tls_in_use is None and not self.insecure and not is_loopback(self.listen):
             raise ValueError(
                 f"listen = {self.listen!r} is reachable from other machines, and without "
-                "[server.tls] everybody on the way could read and change the model. Set tls, or "
-                "insecure = true for a network that you trust"
+                "TLS everybody on the way could read and change the model. Make certificates with "
+                "`domo-server pki init`, set [server.tls] to your own, or insecure = true for a "
+                "network that you trust"
             )
         if self.dashboard == self.listen and not self.listen.endswith(":0"):
             raise ValueError("listen and dashboard are one address; each needs a port of its own")
@@ -153,6 +167,14 @@ class ServerConfig(BaseSettings):
         if len(set(urls)) < len(urls):
             raise ValueError("webhooks: two have one url; give it all events in one of them")
         return self
+
+    @property
+    def tls_in_use(self) -> TlsConfig | None:
+        """The files of TLS: those that are set, else those of the coordinator's own CA."""
+        own = pki_of(self.state_dir)
+        if self.tls is not None or not own.exists():
+            return self.tls
+        return TlsConfig(cert=own.cert, key=own.key, client_ca=own.ca)
 
     @property
     def database_url(self) -> str:

@@ -11,14 +11,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import grpc
-
-from domo.errors import ConfigError, PortError
+from domo.errors import PortError
 from domo.ops.addresses import is_loopback, joined
 from domo.storage.state_folder import lock_folder
-from domo_proto.certificates import check_pair
-from domo_proto.channel import server_credentials
-from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, TlsConfig
+from domo_server.config import DEFAULT_DASHBOARD, ServerConfig
+from domo_server.identity.credentials import Credentials
 from domo_server.page_tls import PageTls
 from domo_server.people.local import admin_token
 from domo_server.store.database import open_database
@@ -60,7 +57,7 @@ class Held(NamedTuple):
     store: Store
     lock: AdvisoryLock | None
     page_socket: socket.socket
-    credentials: grpc.ServerCredentials | None
+    credentials: Credentials | None
     token: str
     page_tls: PageTls | None
 
@@ -86,7 +83,8 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
         page_socket = ending.enter_context(bind_dashboard(config.dashboard))
         if why := why_taken(config.listen):
             raise taken(config.listen, why)
-        credentials = _credentials(config.tls)
+        tls = config.tls_in_use
+        credentials = Credentials(tls.files) if tls is not None else None
         page_tls = PageTls(config.dashboard_tls) if config.dashboard_tls else None
         yield Held(store, lock, page_socket, credentials, admin_token(config.state_dir), page_tls)
 
@@ -94,16 +92,6 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
 def taken(address: str, why: str) -> PortError:
     """What to say where silos cannot dial in."""
     return PortError(f"cannot listen on {address}: {why}. Choose another with --listen")
-
-
-def _credentials(tls: TlsConfig | None) -> grpc.ServerCredentials | None:
-    if tls is None:
-        return None
-    credentials = server_credentials(tls.files)
-    for found in check_pair(tls.cert, tls.key):  # grpc does not say what is wrong with them
-        if found.state == "problem":
-            raise ConfigError(f"tls: {found.text}; {found.mend}")
-    return credentials
 
 
 def why_taken(address: str) -> str:

@@ -10,10 +10,11 @@ from functools import partial
 import grpc.aio
 import torch
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from domo.api.schema import ENDED, RunState
 from domo.errors import TransportError
+from domo.ops.addresses import split
 from domo.ops.terminal import at_hangup
 from domo.run_config import RunConfig
 from domo_proto.channel import SERVER_OPTIONS
@@ -27,6 +28,7 @@ from domo_server.dashboard.access.connections import Listener
 from domo_server.dashboard.access.gate import cookie_name
 from domo_server.dashboard.access.peer import reading_open_to
 from domo_server.events import kinds
+from domo_server.identity.own import Own
 from domo_server.integrations.trackers import Follower, Writer
 from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.descriptors import raise_limit, shares
@@ -36,6 +38,8 @@ from domo_server.people.people import People
 from domo_server.people.person import THE_ADMIN
 from domo_server.rpc.control import FederationServicer
 from domo_server.rpc.data import DataServicer, data_handlers
+from domo_server.rpc.handshakes import Handshakes
+from domo_server.rpc.services import Health, Reflection
 from domo_server.startup import (
     Held,
     Started,
@@ -94,12 +98,31 @@ async def run(
             config.durability == "power",
         )
         ending.push_async_callback(coordinator.events.close)
+        await asyncio.to_thread(coordinator.guard.admitted.load)
+        tls = config.tls_in_use
+        if tls is not None and held.credentials is not None:
+            own = Own(
+                config,
+                held.credentials,
+                coordinator.guard,
+                partial(coordinator.expiry.take_own, tls.cert),
+            )
+            coordinator.certifier.authority = own.authority
+            renewing = asyncio.create_task(own.watch(), name="own certificate")
+            ending.callback(renewing.cancel)
         server, address, health_servicer = await _serve_silos(config.listen, held, coordinator)
         ending.push_async_callback(server.stop, STOP_S)
+        if held.credentials is not None:
+            port = split(address)[1]
+            handshakes = Handshakes(port, coordinator.counters, coordinator.events.repeated)
+            held.credentials.on_handshake = handshakes.begun
+            coordinator.guard.heard = handshakes.heard
+            refusals = asyncio.create_task(handshakes.watch(), name="handshakes")
+            ending.callback(refusals.cancel)
         rows = [await coordinator.submissions.submit_once(run, name) for name, run in named]
         run_ids = [row.run_id for row in rows]
         stalls = Watch(coordinator, config.stall_after_s)
-        view = CoordinatorView(coordinator, stalls, address, config.tls is not None)
+        view = CoordinatorView(coordinator, stalls, address, tls is not None)
         hooks = Webhooks(
             config.webhooks, held.store, coordinator.events, view, config.dashboard_url
         )
@@ -135,8 +158,8 @@ async def run(
         def login_url() -> str:
             return f"{url}/login?code={people.make_code(THE_ADMIN, 'admin')}"
 
-        if config.tls is not None:
-            coordinator.expiry.take_own(config.tls.cert)
+        guarding = asyncio.create_task(coordinator.guard.watch(), name="guard")
+        ending.callback(guarding.cancel)
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
         ending.callback(watch.cancel)
         seeing = asyncio.create_task(coordinator.registry.watch(), name="silos seen")
@@ -166,7 +189,7 @@ async def run(
 
 async def _serve_silos(
     listen: str, held: Held, coordinator: Coordinator
-) -> tuple[grpc.aio.Server, str, health.aio.HealthServicer]:
+) -> tuple[grpc.aio.Server, str, Health]:
     """Listen for silos, with the health and reflection services.
 
     Returns:
@@ -180,15 +203,14 @@ async def _serve_silos(
     servicer = FederationServicer(coordinator)
     pb_grpc.add_FederationServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     server.add_generic_rpc_handlers((data_handlers(DataServicer(coordinator)),))
-    checks = health.aio.HealthServicer()
+    checks = Health(coordinator.guard)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     name = pb.DESCRIPTOR.services_by_name["Federation"].full_name
-    reflection.enable_server_reflection(
-        (name, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-    )
+    shown = Reflection(coordinator.guard, (name, health.SERVICE_NAME, reflection.SERVICE_NAME))
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(shown, server)
     try:
         if held.credentials is not None:
-            port = server.add_secure_port(listen, held.credentials)
+            port = server.add_secure_port(listen, held.credentials.for_server())
         else:
             port = server.add_insecure_port(listen)
     except RuntimeError:

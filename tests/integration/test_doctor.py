@@ -56,6 +56,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
 def server(papers: Papers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
     """A coordinator with mTLS that no test changes."""
     with coordinator(tmp_path_factory.mktemp("mutual"), tls=of(papers)) as it:
+        it.admit("site-a")
         yield it
 
 
@@ -77,6 +78,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_name_is_free_afterwards(papers: Papers, images: Path, tmp_path: Path) -> None:
     """Also for a silo with another state folder than the one that was looked at."""
     with coordinator(tmp_path, tls=of(papers)) as server:
+        server.admit("site-a")
         outcome = doctor(
             *flags(server.address, tmp_path, images, *tls_flags(papers), "--dashboard", server.url)
         )
@@ -405,6 +407,7 @@ def test_certificates_that_expire_soon(papers: Papers, images: Path, tmp_path: P
     soon = papers.ca.sign("soon", "127.0.0.1", days=(-1, 3.5))
     mine = papers.ca.sign("site-a-soon", "site-a", days=(-1, 13.5))
     with coordinator(tmp_path, tls=of(papers, soon)) as server:
+        server.admit("site-a")
         more = [*tls_flags(papers, own=mine), "--dashboard", server.url]
         outcome = doctor(*flags(server.address, tmp_path, images, *more))
     assert outcome.code == 0

@@ -63,6 +63,7 @@ def one_way(papers: Papers, tmp_path: Path) -> Iterator[Coordinator]:
 def mutual(papers: Papers, tmp_path: Path) -> Iterator[Coordinator]:
     run = own_run(tmp_path, nn.Linear(2, 1))
     with coordinator(tmp_path, run, tls=tls_of(papers, True)) as server:
+        server.admit("site-a", "site-b")
         yield server
 
 
@@ -120,6 +121,7 @@ def test_certificates_that_end_soon(papers: Papers, tmp_path: Path) -> None:
     own = papers.ca.sign("mine", "site-a", days=(-1, 60))
     with coordinator(tmp_path, tls=tls_of(papers, True, server_pair)) as server:
         assert days_left(server.get("/status")["certificate_end"]) == 5
+        server.admit("site-a")
         for pair, days in ((own, 59), (papers.site_a, 0)):
             with join(server, tmp_path, TlsFiles(papers.ca.cert, pair.cert, pair.key)):
                 assert days_left(server.silo("site-a")["certificate_end"]) == days

@@ -2,14 +2,16 @@
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 DAY = datetime.timedelta(days=1)
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -64,10 +66,12 @@ class Authority:
         *names: str,
         days: tuple[float, float] | None = None,
         of_rsa: bool = False,
+        uses: Sequence[x509.ObjectIdentifier] = (CLIENT, SERVER),
     ) -> Pair:
-        """A certificate with subject alternative names: DNS names and IP addresses.
+        """A certificate with subject alternative names: DNS names, IP addresses and URIs.
 
-        It is valid as long as the CA, or from and until `days` from now.
+        It is valid as long as the CA, or from and until `days` from now. Without `uses` it has no
+        extended key usage.
         """
         key: Key = ec.generate_private_key(ec.SECP256R1())
         if of_rsa:
@@ -77,11 +81,14 @@ class Authority:
             try:
                 alternatives.append(x509.IPAddress(ipaddress.ip_address(name)))
             except ValueError:
-                alternatives.append(x509.DNSName(name))
+                kind = x509.UniformResourceIdentifier if ":" in name else x509.DNSName
+                alternatives.append(kind(name))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         builder = self._builder(subject, key, days or self._days)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), False)
+        if uses:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(uses), False)
         cert = builder.sign(self._key, hashes.SHA256())
         pair = Pair(self._folder / f"{common_name}.pem", self._folder / f"{common_name}.key")
         pair.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))

@@ -13,9 +13,12 @@ from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Changes
+from domo_server.identity.certify import Certifier
+from domo_server.identity.guard import Guard
 from domo_server.silos.allowed import HeldBack
 from domo_server.silos.certificate_expiry import Expiry
 from domo_server.silos.sessions import Sessions
+from domo_server.store.admissions import Admissions
 from domo_server.store.store import Store
 
 LINGER_S = 2.0
@@ -52,6 +55,8 @@ class Coordinator:
         self.counters = Counters()
         self.events = EventLog(store, self.changes.page, self.counters)
         self.expiry = Expiry(self.sessions, partial(self.events.say, kinds.CERTIFICATE))
+        self.guard = Guard(Admissions(store), self.events.repeated, store.rostered)
+        self.certifier = Certifier(None, self.guard, self.events.say)
         dropped: dict[str, str] = {}
         self.submissions = Submissions(store, state_dir, self.changes)
         self.queue = Queue(

@@ -28,6 +28,8 @@ NOT_CAUSED = (
     kinds.DROPPED,
     kinds.READMITTED,
     kinds.REBOUND,
+    kinds.ADMITTED,
+    kinds.REVOKED,
     kinds.CERTIFICATE,
     kinds.LEFT_OUT,
     kinds.SILO_CONFLICT,

@@ -57,6 +57,11 @@ CODE_DIFFERS = _kind("code-differs", "problem", "yellow")
 DROPPED = _kind("dropped", colour="yellow")
 READMITTED = _kind("readmitted")
 REBOUND = _kind("rebound", colour="yellow")
+ADMITTED = _kind("admitted")
+RENEWED = _kind("renewed")
+REVOKED = _kind("revoked", colour="yellow")
+REFUSED_CALL = _kind("refused-call", "problem", "yellow")
+REFUSED_CODE = _kind("refused-code", "problem", "yellow")
 
 # updates
 REFUSED = _kind("refused", "problem", "red")

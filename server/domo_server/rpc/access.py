@@ -1,17 +1,16 @@
 """What every rpc needs: who asks, and errors as statuses."""
 
+import asyncio
 import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 import grpc.aio
 from google.protobuf.message import Message
 
 from domo.errors import (
-    AccessError,
     CoordinatorUnavailableError,
     DomoError,
     ProtocolError,
@@ -19,7 +18,7 @@ from domo.errors import (
 )
 from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
 from domo.metrics.table import MOST_SENT, Sum, Table
-from domo.names import MOST_SAID, one_line, plain, shown
+from domo.names import MOST_SAID, one_line, plain
 from domo.ops.logs import log_context
 from domo_proto.errors import known_code, status_of, trailing_metadata
 from domo_proto.tables import table_of
@@ -27,6 +26,7 @@ from domo_proto.texts import with_lines
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
+from domo_server.identity.peers import address_of
 from domo_server.rpc.held import check_rate
 from domo_server.runs.run import Run
 from domo_server.silos.session import NotReady, Session
@@ -52,13 +52,21 @@ def answers(handler: Handler) -> Handler:
     What is the coordinator's own fault is retryable: silos wait until its admin has mended it.
     Texts of requests and of answers become printable lines here.
     """
+    enrols = handler.__name__ == "Certify"
 
     @functools.wraps(handler)
     async def wrapped(self: Any, request: Any, context: Context) -> Any:
         try:
             if isinstance(request, Message):
                 with_lines(request)
-            answer = await handler(self, request, context)
+            with self._coordinator.guard.call(context, enrols) as call:
+                try:
+                    answer = await handler(self, request, context)
+                except asyncio.CancelledError:
+                    if call.cut is None:
+                        raise
+                    call.uncancel()
+                    raise call.cut from None
             return with_lines(answer) if isinstance(answer, Message) else answer
         except grpc.aio.BaseError:  # the call is over
             raise
@@ -90,19 +98,9 @@ def without_folder(text: str, coordinator: Coordinator) -> str:
     return text.replace(f"{coordinator.state_dir}/", "")
 
 
-def principals(context: Context) -> set[str] | None:
-    """Names that the peer's certificate vouches for; None: it showed no certificate."""
-    auth = context.auth_context()
-    if "x509_pem_cert" not in auth:
-        return None
-    keys = ("x509_subject_alternative_name", "x509_common_name")
-    return {value.decode(errors="replace") for key in keys for value in auth.get(key, ())}
-
-
 def place_of(host: str, context: Context) -> str:
     """Where a call comes from, in words: `b (10.0.0.7)`."""
-    address = unquote(context.peer()).partition(":")[2].rpartition(":")[0].strip("[]")
-    return f"{plain(host[:64]) or 'a machine'} ({shown(address)[:64]})"
+    return f"{plain(host[:64]) or 'a machine'} ({address_of(context)})"
 
 
 def digest_of(raw: bytes) -> str:
@@ -204,28 +202,27 @@ class Callers:
     def __init__(self, coordinator: Coordinator):
         self._coordinator = coordinator
 
-    def session(self, token: str, context: Context) -> Session:
+    def session(self, token: str) -> Session:
         """The session of a token, if the peer may use it.
 
         Raises:
             SessionError: The session is over.
-            AccessError: The peer's certificate is another silo's.
+            AccessError: The peer's certificate is another silo's, or the silo was revoked.
         """
         session = self._coordinator.sessions.get(token)
-        self.check(session.silo_id, context)
+        self._coordinator.guard.speaks_for(session.silo_id)
         check_rate(self._coordinator, session)
         log_context(silo=session.silo_id)
         return session
 
-    def check(self, silo_id: str, context: Context) -> None:
-        """See that the peer may speak for a silo.
+    async def new(self, silo_id: str, joins: bool) -> None:
+        """See that whoever calls may speak for a silo that has no session yet.
+
+        Args:
+            silo_id: Its name.
+            joins: Whether it is to have one.
 
         Raises:
-            AccessError: Its certificate names others.
+            AccessError: Its certificate names others, or the silo is not let in.
         """
-        names = principals(context)
-        if names is not None and silo_id not in names:
-            raise AccessError(
-                f"this certificate is for {', '.join(sorted(names)) or 'nobody'}, not for "
-                f"{silo_id}; the silo's name must be in it (subject alternative name)"
-            )
+        await self._coordinator.guard.lets_in(silo_id, joins)

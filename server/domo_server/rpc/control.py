@@ -4,7 +4,6 @@ import asyncio
 import math
 
 import domo
-from domo.api.schema import SiloPhase
 from domo.errors import (
     DomoError,
     LayoutMismatchError,
@@ -33,10 +32,11 @@ from domo_server.rpc.access import (
     refuse,
     seconds,
 )
+from domo_server.rpc.certify import certificate_end, certified
 from domo_server.rpc.held import attend, check_reports, hold
 from domo_server.rpc.offers import offer_of, role_of, why_not
+from domo_server.rpc.words import PHASES, UPLOADS
 from domo_server.runs.participants import failed_text
-from domo_server.silos.certificate_expiry import peer_end
 from domo_server.silos.doing import heard
 from domo_server.silos.session import Process
 from domo_server.silos.silo_log import resources
@@ -44,15 +44,6 @@ from domo_server.store.rows import Enrolment
 
 MOST_NOTES = 4
 """Of a silo in one heartbeat."""
-UPLOADS = {"absent": pb.ABSENT, "partial": pb.PARTIAL, "accepted": pb.ACCEPTED, "stale": pb.STALE}
-PHASES: dict[int, SiloPhase] = {
-    pb.IDLE: "idle",
-    pb.WAITING: "waiting",
-    pb.DOWNLOADING: "downloading",
-    pb.EVALUATING: "evaluating",
-    pb.TRAINING: "training",
-    pb.UPLOADING: "uploading",
-}
 
 
 class FederationServicer(pb_grpc.FederationServicer):
@@ -76,7 +67,7 @@ class FederationServicer(pb_grpc.FederationServicer):
             )
         if not request.instance_id or len(request.instance_id) > 64:
             raise ProtocolError("an instance id has 1 to 64 characters")
-        self._callers.check(request.silo_id, context)
+        await self._callers.new(request.silo_id, joins=True)
         session = await self._coordinator.registry.join(
             {
                 "silo_id": request.silo_id,
@@ -91,7 +82,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 PRESENCE in request.capabilities,
             ),
         )
-        session.certificate_end = peer_end(context)
+        session.certificate_end = certificate_end()
         self._coordinator.expiry.look_at(session)
         return pb.JoinResponse(
             session=session.token,
@@ -107,7 +98,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         self, request: pb.WaitForRunRequest, context: Context
     ) -> pb.WaitForRunResponse:
         """Wait for a run that wants this silo."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         for run_id in filter(self._coordinator.queue.find, request.declined_run_ids):
             session.declined.setdefault(run_id, "")
         if session.not_ready is None:
@@ -138,7 +129,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         """Say what would be offered to a silo, which need not have joined."""
         if not is_name(request.silo_id):
             raise ProtocolError(f"{request.silo_id[:64]!r} is no silo name")
-        self._callers.check(request.silo_id, context)
+        await self._callers.new(request.silo_id, joins=False)
         run, role = self._coordinator.queue.current, role_of(request)
         if run is None or not run.ready or run.state.ended:
             return pb.LookAtRunResponse()
@@ -150,7 +141,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     @answers
     async def Enroll(self, request: pb.EnrollRequest, context: Context) -> pb.EnrollResponse:
         """Take a silo into a run."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         run = await self._coordinator.queue.locate(request.run_id)
         if request.config_digest != run.config.digest:
             raise ProtocolError(f"the silo saw another configuration of {run.run_id}")
@@ -180,7 +171,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     @answers
     async def Decline(self, request: pb.DeclineRequest, context: Context) -> pb.DeclineResponse:
         """A silo will not take part."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         await self._coordinator.registry.decline(
             session, request.run_id, request.reason, known_code(request.code)
         )
@@ -191,7 +182,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         self, request: pb.UploadStatusRequest, context: Context
     ) -> pb.UploadStatusResponse:
         """Say how much of an upload is here."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         run = await self._coordinator.queue.locate(request.run_id)
         digest = digest_of(request.digest)
         state, offset = run.receiver.upload_state(session.silo_id, request.round_index, digest)
@@ -202,7 +193,7 @@ class FederationServicer(pb_grpc.FederationServicer):
         self, request: pb.ReportEvaluationRequest, context: Context
     ) -> pb.ReportEvaluationResponse:
         """Take a silo's sums."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         run = await self._coordinator.queue.locate(request.run_id)
         if run.state.ended or session.silo_id in run.dropped:
             return pb.ReportEvaluationResponse()
@@ -216,7 +207,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     @answers
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         """Heartbeat, progress and failures; answered with a directive."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         check_reports(session)
         session.phase = PHASES.get(request.phase, "idle")
         session.run_id = request.run_id[:128] or None
@@ -269,7 +260,7 @@ class FederationServicer(pb_grpc.FederationServicer):
     @answers
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         """A silo says goodbye."""
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         self._coordinator.sessions.leave(session, request.reason)
         self._coordinator.changes.assigned(session.silo_id)  # its calls are over
         reason = f": {request.reason}" if request.reason else ""
@@ -279,6 +270,11 @@ class FederationServicer(pb_grpc.FederationServicer):
         return pb.LeaveResponse()
 
     @answers
+    async def Certify(self, request: pb.CertifyRequest, context: Context) -> pb.CertifyResponse:
+        """Make a certificate for a silo's key."""
+        return await certified(self._coordinator, request)
+
+    @answers
     async def Attend(self, request: pb.AttendRequest, context: Context) -> None:
         """Open for as long as the silo is there: it is cancelled when the connection breaks."""
-        await attend(self._coordinator, self._callers.session(request.session, context), context)
+        await attend(self._coordinator, self._callers.session(request.session), context)

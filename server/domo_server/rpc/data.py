@@ -56,7 +56,7 @@ class DataServicer:
     async def FetchRound(self, message: bytes, context: Context) -> None:
         """Long-poll for the silo's next assignment, then stream what it lacks."""
         request = parse(pb.FetchRequest, message)
-        session = self._callers.session(request.session, context)
+        session = self._callers.session(request.session)
         async with self._downloads.newest(session.silo_id) as progress:
             await self._answer(request, session, context, progress)
 
@@ -123,7 +123,7 @@ class DataServicer:
     async def SubmitUpdate(self, messages: AsyncIterator[bytes], context: Context) -> bytes:
         """Take an update: header, then frames into the spool, then the checks over the whole."""
         header = parse(pb.UpdateHeader, await anext(messages, b""))
-        session = self._callers.session(header.session, context)
+        session = self._callers.session(header.session)
         run = await self._coordinator.queue.locate(header.run_id)
         silo_id, r, digest = session.silo_id, header.round_index, digest_of(header.digest)
         async with self._uploads.newest(silo_id) as progress, run.receiver.lock_of(silo_id):

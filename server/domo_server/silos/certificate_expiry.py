@@ -4,21 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from domo_proto.certificates import SOON_S, end_of, end_of_file
+from domo_proto.certificates import SOON_S, end_of_file
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
 
 LOOK_S = 3600.0
 """How often the watch looks."""
-
-
-def peer_end(context: Any) -> float | None:
-    """When the certificate of a call's peer ends, seconds since 1970; None: it showed none."""
-    for pem in context.auth_context().get("x509_pem_cert", ()):
-        return end_of(pem)
-    return None
 
 
 class Expiry:

@@ -181,6 +181,33 @@ silos = Table(
     Column("dropped", SaidLong),
 )
 
+admissions = Table(
+    "admissions",
+    metadata,
+    _silo_id(primary_key=True),
+    Column("key", String(64)),
+    Column("state", String(16), nullable=False),
+    Column("until", Float),
+    Column("days", Float),
+    Column("at", String(32), nullable=False),
+    Column("by_whom", Said(128), nullable=False),
+    Column("version", Integer, nullable=False),
+)
+
+codes = Table(
+    "codes",
+    metadata,
+    Column("nonce", String(64), primary_key=True),
+    _silo_id(nullable=False),
+    Column("until", Float, nullable=False),
+    Column("days", Float, nullable=False),
+    Column("made_at", String(32), nullable=False),
+    Column("by_whom", Said(128), nullable=False),
+    Column("used_at", String(32)),
+    Column("key", String(64)),
+    Column("certificate", Text),
+)
+
 events = Table(
     "events",
     metadata,

@@ -12,6 +12,9 @@ from torch import nn
 
 import domo
 from domo_server import testing
+from domo_server.store.admissions import Admissions
+from domo_server.store.database import open_beside
+from domo_server.store.store import Store
 
 
 class Coordinator(testing.Coordinator):
@@ -19,6 +22,16 @@ class Coordinator(testing.Coordinator):
 
     def __init__(self, folder: Path, *runs: Mapping[str, Any], **server: Any):
         super().__init__(runs, folder / "coordinator", **server)
+
+    def admit(self, *names: str) -> None:
+        """Let silos in, with any key, as `domo-server admit` does beside it."""
+        with contextlib.closing(Store(open_beside(self.database_url))) as store:
+            for name in names:
+                Admissions(store).admit(name, "a test")
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self.state_dir / 'coordinator.db'}"
 
     # REST
 

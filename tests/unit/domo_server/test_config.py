@@ -99,7 +99,8 @@ def test_faults_of_the_environment_and_of_flags_name_these(
 def test_an_open_port_needs_tls_or_a_word(listen: str) -> None:
     with pytest.raises(ConfigError, match="is reachable from other machines") as caught:
         load_config(None, {"listen": listen})
-    assert "Set tls, or insecure = true" in str(caught.value)
+    assert "domo-server pki init" in str(caught.value)
+    assert "insecure = true" in str(caught.value)
     assert load_config(None, {"listen": listen, "insecure": True})[0].listen == listen
     tls = {"cert": "c.pem", "key": "k.pem"}
     assert load_config(None, {"listen": listen, "tls": tls})[0].tls is not None

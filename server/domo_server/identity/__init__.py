@@ -1,0 +1,1 @@
+"""Who may call: the coordinator's own CA, codes, admissions, and the check of every call."""

@@ -1,0 +1,225 @@
+"""The check of every call of a silo, and the end of calls whose caller may not go on.
+
+A certificate is no ticket: its name is looked up in the table of admissions, with its key, and its
+end is compared with this machine's clock, in each call, and again and again for calls under way.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from domo.errors import AccessError, DomoError, TransportError
+from domo.names import shown
+from domo_server.events import kinds
+from domo_server.events.repeated import Repeated
+from domo_server.identity.admitted import Admitted, Rules
+from domo_server.identity.peers import Peer, Peers, address_of
+from domo_server.identity.refusals import CodeError
+from domo_server.store.admissions import Admissions
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.4
+"""How often calls under way are looked at, and whether another process has changed the table."""
+ROSTER = "the roster of a run"
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call under way.
+
+    Attributes:
+        peer: Who makes it; None: it shows no certificate.
+        address: Where from.
+        task: That answers it.
+        silo_id: For whom it speaks, once that is known.
+        cut: Why it is ended.
+    """
+
+    peer: Peer | None
+    address: str
+    task: asyncio.Task[Any] | None
+    silo_id: str = ""
+    cut: DomoError | None = None
+
+    def uncancel(self) -> None:
+        """What was cancelled to be cut goes on to say why."""
+        if self.task is not None:
+            self.task.uncancel()
+
+
+CALL: ContextVar[Call | None] = ContextVar("call", default=None)
+
+
+class Guard:
+    """Used from the event loop only.
+
+    Args:
+        admissions: Who is let in.
+        repeated: Says what is refused.
+        rostered: Whether a run that has not ended names a silo. Blocks.
+        clock: Seconds since 1970.
+
+    Attributes:
+        heard: Told of the peer of each call.
+    """
+
+    def __init__(
+        self,
+        admissions: Admissions,
+        repeated: Repeated,
+        rostered: Callable[[str], bool],
+        clock: Callable[[], float] = time.time,
+    ):
+        self.admissions, self.admitted = admissions, Admitted(admissions, clock)
+        self._repeated, self._rostered = repeated, rostered
+        self._peers = Peers({})
+        self.heard: Callable[[str], None] | None = None
+        self._calls: set[Call] = set()
+
+    @property
+    def rules(self) -> Rules:
+        """By which calls are checked."""
+        return self.admitted.rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        self.admitted.rules, self._peers = rules, Peers(rules.named or {})
+
+    @contextmanager
+    def call(self, context: Any, enrols: bool = False) -> Iterator[Call]:
+        """A call, for as long as it is under way.
+
+        Args:
+            context: Of grpc.
+            enrols: Whether it may be made with a code.
+
+        Raises:
+            AccessError: Whoever makes it may make none.
+        """
+        if self.heard is not None:
+            self.heard(context.peer())
+        peer = self._peers.of(context)
+        call = Call(peer, "", asyncio.current_task())
+        token = CALL.set(call)
+        try:
+            if peer is not None:
+                call.address = address_of(context)
+                self._check(call, peer, enrols)
+                self._calls.add(call)
+            yield call
+        finally:
+            self._calls.discard(call)
+            CALL.reset(token)
+
+    def _check(self, call: Call, peer: Peer, enrols: bool) -> None:
+        if peer.invited[0] and not enrols:
+            raise self.refuse(
+                call, CodeError("this is the certificate of a code: it may enrol, and nothing else")
+            )
+        if not peer.for_clients:
+            raise self.refuse(
+                call,
+                AccessError(
+                    f"the certificate of {peer.shown} does not say that it is a client's: have it "
+                    "made with the extended key usage clientAuth"
+                ),
+            )
+        if (why := self.admitted.ended(peer, "") or self.admitted.revoked(peer)) is not None:
+            raise self.refuse(call, why)
+
+    async def lets_in(self, silo_id: str, joins: bool) -> None:
+        """See that the call under way may speak for a silo, which may be new here.
+
+        One that a run names is let in by that, for good: an admin can revoke it.
+
+        Args:
+            silo_id: Its name.
+            joins: Whether it does now, or only looks.
+
+        Raises:
+            AccessError: As `speaks_for`.
+            CoordinatorUnavailableError: The database does not answer.
+        """
+        call = CALL.get()
+        peer = call.peer if call is not None else None
+        if peer is not None and silo_id in peer.names and silo_id not in self.admitted:
+            await self.changed()  # it may have been admitted just now
+            new = silo_id not in self.admitted and not self.admitted.bars(silo_id, peer)
+            if new and await asyncio.to_thread(self._rostered, silo_id):
+                if not joins:
+                    return
+                await asyncio.to_thread(self.admissions.admit, silo_id, ROSTER)
+                await self.changed()
+        self.speaks_for(silo_id)
+
+    def speaks_for(self, silo_id: str) -> None:
+        """See that the call under way may speak for a silo.
+
+        Raises:
+            AccessError: Its certificate names others, or the silo is not let in, or not with it.
+        """
+        call = CALL.get()
+        if call is None or call.peer is None:
+            return
+        if silo_id not in call.peer.names:
+            names = ", ".join(sorted(call.peer.names)) or "nobody"
+            text = (
+                f"this certificate is for {shown(names)[:200]}, not for {silo_id}; the silo's name "
+                "must be in it (subject alternative name, DNS)"
+            )
+            raise self.refuse(call, AccessError(text))
+        if (refusal := self.admitted.refusal(silo_id, call.peer)) is not None:
+            raise self.refuse(call, refusal)
+        call.silo_id = silo_id
+
+    def refuse(
+        self, call: Call, error: DomoError, kind: kinds.EventKind | None = None
+    ) -> DomoError:
+        """Say that a call was refused, at a bounded rate; returns the error."""
+        who = call.peer.shown if call.peer is not None else "somebody"
+        text = f"a call of {who} from {call.address} was refused: {error}"
+        self._repeated.say(kind or kinds.REFUSED_CALL, text, text)
+        return error
+
+    async def changed(self) -> None:
+        """The table was changed: what follows from it is done at once.
+
+        Raises:
+            CoordinatorUnavailableError: The database does not answer.
+        """
+        await asyncio.to_thread(self.admitted.load)
+        self.look()
+
+    def look(self) -> None:
+        """End the calls under way whose caller may not go on."""
+        for call in list(self._calls):
+            if call.peer is None or call.task is None or call.cut is not None:
+                continue
+            why = self.admitted.ended(call.peer, call.silo_id)
+            if why is None and call.silo_id:
+                why = self.admitted.refusal(call.silo_id, call.peer)
+            if why is not None:
+                call.cut = why if why.retryable else self.refuse(call, why)
+                call.task.cancel()
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled: at the calls, and at what other processes did."""
+        failing = False
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if not self.rules.mutual:
+                continue
+            try:
+                await self.changed()
+                failing = False
+            except TransportError as error:
+                if not failing:
+                    log.warning("who is let in is not read anew for now: %s", error)
+                failing = True
+                self.look()
