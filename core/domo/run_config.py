@@ -38,6 +38,7 @@ Positive = Annotated[float, Field(gt=0, le=MOST_FACTOR, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_TIME_S, allow_inf_nan=False)]
 SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
+MOST_EVALUATORS = 1000
 MAX_LICENCE, MAX_STATEMENT = 200, 4000
 """Characters of what is said for the card."""
 
@@ -143,6 +144,8 @@ class RunConfig(BaseModel):
     """K: the roster is the first K silos to enrol. Not with `roster`."""
     roster: tuple[SiloId, ...] | None = None
     """The silos by name."""
+    evaluators: tuple[SiloId, ...] = Field((), max_length=MOST_EVALUATORS)
+    """Silos that test models and never train, by name; nobody else may come as one."""
     participation: int | None = Field(None, ge=1, le=100_000)
     """S of K silos in each round; all by default."""
     participants: tuple[tuple[SiloId, ...], ...] | None = None
@@ -244,6 +247,11 @@ class RunConfig(BaseModel):
         )
         twice = self.roster and len(set(self.roster)) < len(self.roster)
         need(not twice, "roster", "roster names a silo twice")
+        tests = set(self.evaluators)
+        need(len(tests) == len(self.evaluators), "evaluators", "evaluators names a silo twice")
+        both = sorted(tests & {*(self.roster or ()), *self.required_silos})
+        text = f"evaluators names {', '.join(both)}, which trains, and so tests anyway"
+        need(not both, "evaluators", text)
         k = len(self.roster) if self.roster else self.num_silos
         s = self.participation
         need(

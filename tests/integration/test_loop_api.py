@@ -596,7 +596,7 @@ def test_an_abandoned_round_ends_its_loop_and_the_next_one_comes(tmp_path: Path)
 def test_an_evaluator_tests_every_model_and_is_on_no_roster(tmp_path: Path) -> None:
     evaluator_in = threading.Event()
     seen: list[tuple[int, int]] = []
-    with coordinator(tmp_path, own_run(tmp_path, model())) as server:
+    with coordinator(tmp_path, own_run(tmp_path, model(), evaluators=["central"])) as server:
 
         def trainer() -> None:
             with join(server, tmp_path, "trainer") as silo:

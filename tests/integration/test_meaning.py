@@ -152,6 +152,7 @@ MORE = {
 @contextmanager
 def federation(case: Case, folder: Path) -> Iterator[Coordinator]:
     run = {"task": case.task, "num_silos": 2, "num_rounds": 1, "local_steps": 1, **case.settings}
+    run["evaluators"] = ["judge"]
     x0 = {} if case.task == FOLDER else {"initial_model": str(initial(case.task, folder))}
     with coordinator(folder, {**run, **x0}) as server:
         yield server

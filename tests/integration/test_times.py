@@ -197,6 +197,7 @@ def test_a_paused_round_that_was_full_before_a_kill_is_closed_by_the_admin(tmp_p
 
 def test_trainers_and_an_evaluator_over_the_wire(tmp_path: Path) -> None:
     run = {"task": "digits", "num_rounds": 3, "num_silos": 2, "local_epochs": 1.0}
+    run |= {"evaluators": ["judge"]}
     roles = ["trainer", "trainer", "evaluator"]
 
     def opts(i: int) -> Any:

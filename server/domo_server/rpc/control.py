@@ -134,7 +134,9 @@ class FederationServicer(pb_grpc.FederationServicer):
         if run is None or not run.ready or run.state.ended:
             return pb.LookAtRunResponse()
         if not run.roster.has_place(request.silo_id, role):
-            return pb.LookAtRunResponse(text=run.roster.no_place(request.silo_id, True, False))
+            return pb.LookAtRunResponse(
+                text=run.roster.no_place(request.silo_id, True, False, role=role)
+            )
         wanted = run.roster.wanted_of(request.silo_id)
         return pb.LookAtRunResponse(offer=offer_of(run), meaning_json=wanted.to_json())
 
@@ -217,6 +219,9 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.loss = request.loss if has_loss else None
         session.longest_step_s = seconds(request, "longest_step_s")
         session.bytes_sent, session.bytes_received = request.bytes_sent, request.bytes_received
+        run = self._coordinator.queue.find(request.run_id) if request.run_id else None
+        if run is not None and run.ready and not run.roster.has_place_for(session):
+            run = session.run_id = None  # it is no part of it, whatever it says
         if request.network and session.counted:  # else it is why there was no session
             text = f"{session.silo_id}: its network: {request.network}"
             self._coordinator.events.say(kinds.NETWORK, text, session.run_id, session.silo_id)
@@ -225,7 +230,6 @@ class FederationServicer(pb_grpc.FederationServicer):
         session.resources = None if said is None else resources(said)
         session.now = heard(request.doing, session.now)
         session.log.hear(request.shares_log, request.log_lines)
-        run = self._coordinator.queue.find(request.run_id) if request.run_id else None
         for note in request.notes[:MOST_NOTES]:
             text = f"{session.silo_id}: {note}"
             self._coordinator.events.say(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import grpc
 from prometheus_client import Counter
 
-from domo.errors import CoordinatorUnavailableError, DomoError, StateError
+from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError, StateError
 from domo.metrics.names import is_metric_name
 from domo_proto.assignment import Action, Assignment
 from domo_proto.codec import decode_frame, parse
@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 LOST_S = 1.0
 """How long a lost connection may look like a stream that its silo has ended."""
+LEFT_OUT = "the admin has left this silo out; domo undrop takes it back"
 QUICK_S = 0.005
 """A frame that took longer to write is the last one for which everybody waits."""
 
@@ -65,6 +66,8 @@ class DataServicer:
     ) -> None:
         queue = self._coordinator.queue
         run = await queue.locate(request.run_id)
+        if run.ready and session.silo_id not in run.roster.enrolled:
+            raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         tested = request.evaluated_index, request.evaluated_digest.hex()
         if request.evaluated_index >= 0:
             run.evaluations.note_tested(session.silo_id, *tested)
@@ -106,6 +109,8 @@ class DataServicer:
         for vector_id, start in starts.items():
             wire, at = assignment.vectors[vector_id], start
             while at < wire.num_bytes:
+                if session.silo_id in run.dropped:
+                    raise CoordinatorUnavailableError(LEFT_OUT)
                 try:
                     frame, at = await wire.frame(at, zstd)
                 except (OSError, StateError) as error:

@@ -33,4 +33,6 @@ def why_not(coordinator: Coordinator, session: Session) -> str:
         return ""
     if run.roster.has_place_for(session):
         return ""
-    return one_line(run.roster.no_place(session.silo_id, loaded=True, ended=False))
+    return one_line(
+        run.roster.no_place(session.silo_id, loaded=True, ended=False, role=session.role)
+    )

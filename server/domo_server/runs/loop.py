@@ -120,9 +120,8 @@ class RunLoop:
         run.open_round()
         run.move(Signal.ROSTER_FROZEN)
         run.say(kinds.STARTED, f"{run.config.title} started with {counted(len(silo_ids), 'silo')}")
-        if run.config.evaluate_every and not run.roster.has_tests:
-            text = f"{run.config.title}: no silo has test data; its models get no test numbers"
-            run.say(kinds.UNTESTED, text)
+        for kind, text in run.roster.at_start():
+            run.say(kind, text)
 
     def _tell_strangers(self) -> None:
         """A silo that seems to be one that the run waits for, under another name."""

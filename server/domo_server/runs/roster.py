@@ -12,6 +12,7 @@ from domo.run_config import RunConfig, sort_roster
 from domo_server.events import kinds
 from domo_server.events.kinds import EventKind
 from domo_server.rounds.agreement import Agreement
+from domo_server.rounds.shares import about_shares
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import Enrolment
@@ -63,6 +64,17 @@ class Roster:
         """Whether a silo that has enrolled has test data."""
         return any(e.num_eval_samples for e in self.enrolled.values())
 
+    def at_start(self) -> list[tuple[EventKind, str]]:
+        """What its admin should know as the run begins with its silos."""
+        config, told = self._config, []
+        if config.evaluate_every and not self.has_tests:
+            text = f"{config.title}: no silo has test data; its models get no test numbers"
+            told.append((kinds.UNTESTED, text))
+        samples = {s: self.enrolled[s].num_samples for s in self.frozen or () if s in self.enrolled}
+        if (note := about_shares(config, samples)) is not None:
+            told.append((kinds.UNUSUAL, note))
+        return told
+
     def freeze(self, silo_ids: Sequence[str]) -> None:
         """The run begins with these."""
         self._config.check_tables(silo_ids)  # wrong ones fail at once
@@ -74,10 +86,13 @@ class Roster:
 
     def has_place(self, silo_id: str, role: str) -> bool:
         """The same, of one that is not there."""
-        if role == "evaluator" or silo_id in self.enrolled:
-            return True
-        if silo_id in self._dropped:
-            return False
+        mine = self.enrolled.get(silo_id)
+        if silo_id in self._dropped:  # it may mend its data meanwhile; nothing else is sent to it
+            return role == "trainer" and mine is not None and mine.role == role
+        if mine is not None and (mine.role == role or self.frozen is not None):
+            return mine.role == role
+        if (role == "evaluator") or silo_id in self._config.evaluators:
+            return role == "evaluator" and silo_id in self._config.evaluators
         wanted = self._config.roster if self.frozen is None else self.frozen
         return wanted is None or silo_id in wanted
 
@@ -121,7 +136,12 @@ class Roster:
         return told
 
     def no_place(
-        self, silo_id: str, loaded: bool, ended: bool, declined: Container[str] = ()
+        self,
+        silo_id: str,
+        loaded: bool,
+        ended: bool,
+        declined: Container[str] = (),
+        role: str = "trainer",
     ) -> str:
         """Why a silo is not taken in, and what to do.
 
@@ -133,16 +153,8 @@ class Roster:
             why = "it has declined it; start the silo again to be asked again"
         elif silo_id in self._dropped:
             why = "the admin has left it out (domo undrop takes it back)"
-        elif self._config.roster is not None:
-            begun = "it waits for the next run"
-            mend = "the admin, or another --name, can change that"
-            why = f"the run's roster names others; {mend if self.frozen is None else begun}"
         else:
-            first = 0 if self.frozen is None else len(self.frozen)
-            why = (
-                f"the run has begun with the first {counted(first, 'silo')} that enrolled; it "
-                "waits for the next run"
-            )
+            why = self._why_not_as(silo_id, role)
         meant = alike(silo_id, self.absent()) if loaded and not ended else []
         if meant and silo_id not in self._dropped:
             why += (
@@ -150,6 +162,21 @@ class Roster:
                 "state folder of that silo?"
             )
         return f"{silo_id} has no place in run {self._run_id}: {why}"
+
+    def _why_not_as(self, silo_id: str, role: str) -> str:
+        mine, named = self.enrolled.get(silo_id), silo_id in self._config.evaluators
+        if mine is not None and mine.role != role:
+            return f"it is in it as {mine.role}: start it with --role {mine.role}"
+        if role == "evaluator":
+            return "it is not one of the run's evaluators; the admin names them in the run"
+        if named:
+            return "the run names it as evaluator: start it with --role evaluator"
+        if self._config.roster is not None:
+            begun = "it waits for the next run"
+            mend = "the admin, or another --name, can change that"
+            return f"the run's roster names others; {mend if self.frozen is None else begun}"
+        first = counted(0 if self.frozen is None else len(self.frozen), "silo")
+        return f"the run has begun with the first {first} that enrolled; it waits for the next run"
 
     def wanted_of(self, silo_id: str) -> Meaning:
         """What a silo's data are to mean."""
@@ -198,7 +225,8 @@ class Roster:
             old = self.enrolled.get(silo_id)
             if old == mine:
                 return []
-            if old is not None and self.frozen is not None and _sizes(old) != _sizes(mine):
+            other = old is not None and _sizes(old) != _sizes(mine)
+            if old is not None and other and self.frozen is not None:
                 raise ConfigError(
                     f"{silo_id} enrolled in {self._run_id} with {old.num_samples} training and "
                     f"{old.num_eval_samples} test samples and now has {mine.num_samples} and "
@@ -207,7 +235,10 @@ class Roster:
             await asyncio.to_thread(self._store.enroll, self._run_id, silo_id, mine)
             self.enrolled[silo_id] = mine
             notes = self.agreement.hear(silo_id)
-        told = [(kinds.ENROLLED, f"{silo_id} enrolled with {mine.num_samples} samples")]
+        said = f"{silo_id} enrolled with {mine.num_samples} samples"
+        if old is not None and other:
+            said += f", before with {old.num_samples}"
+        told = [(kinds.ENROLLED, said)]
         told += [(kinds.MEANING, note) for note in notes]
         before = NOTHING if old is None else old.meaning
         notes = self.agreement.other_code(silo_id, before)

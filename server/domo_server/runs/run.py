@@ -184,7 +184,7 @@ class Run:
         silo_id, layout = session.silo_id, self.model.layout
         if layout is None or not self.offers_to(session):
             where = self.ready, self.state.ended, session.declined
-            raise ProtocolError(self.roster.no_place(silo_id, *where))
+            raise ProtocolError(self.roster.no_place(silo_id, *where, role=session.role))
         self.roster.compare(silo_id, place.meaning)  # first: other classes make another model
         if layout_digest.hex() != layout.digest:
             raise LayoutMismatchError("the silo's model does not match the run's")

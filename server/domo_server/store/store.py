@@ -176,7 +176,7 @@ class Store:
         waiting = select(runs.c.config).where(runs.c.state.not_in(ENDED))
         with self.transaction() as c:
             configs = c.execute(waiting).scalars().all()
-        keys = ("roster", "required_silos")
+        keys = ("roster", "required_silos", "evaluators")
         return any(silo_id in (config.get(key) or ()) for config in configs for key in keys)
 
     def count_runs(self) -> dict[RunState, int]:
