@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from difflib import get_close_matches
 
+GARBLED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What Python raises where a file or a message of somebody else is not what it should be."""
+
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Of a run or a silo."""
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_-]*"

@@ -10,7 +10,7 @@ from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import MAX_BYTES, Meaning
 from domo.metrics.table import Measured, Sum, Table, counts, is_finite
 from domo.model.layout import Layout
-from domo.names import one_line
+from domo.names import GARBLED, one_line
 from domo.stages.watch import Seen
 from domo_client.rpc.offer import Offer, offer_in
 from domo_client.rpc.session import Session
@@ -217,7 +217,7 @@ def _layout(text: str) -> Layout:
     """
     try:
         return Layout.from_json(text)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except GARBLED as error:
         raise ProtocolError(
             f"the coordinator's layout cannot be read: {one_line(repr(error))}"
         ) from None

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from domo.errors import ChecksumError
 from domo.model.flat import byte_view
+from domo.names import GARBLED
 from domo.storage import part_file
 from domo.storage.files import digest_of, read_at
 from domo.storage.state_folder import lock_folder
@@ -199,7 +200,7 @@ class SiloState:
             update = PendingUpdate(**body)
         except OSError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except GARBLED:
             log.warning("%s is damaged; its update is made again", self.folder / "pending.json")
             return None
         if (update.run_id, update.round_index, update.basis) != (run_id, round_index, basis):
@@ -217,7 +218,7 @@ class SiloState:
             body = json.loads((self.folder / "pending.json").read_text())
             ours = body["run_id"] == run_id and body["basis"].startswith(f"{config_digest}/")
             return int(body["round_index"]) if ours else -1
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, *GARBLED):
             return -1
 
     @property

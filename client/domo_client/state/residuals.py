@@ -21,6 +21,7 @@ from torch import Tensor
 
 from domo.fold import ReadBlock
 from domo.model.flat import byte_view
+from domo.names import GARBLED
 from domo.storage.files import digest_of, read_at
 from domo_client.state.files import replace, write_over
 from domo_proto.assignment import Counted
@@ -142,6 +143,6 @@ class Residuals:
             return Residual(**body)
         except OSError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except GARBLED:
             log.warning("%s is damaged", path)
             return None

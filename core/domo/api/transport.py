@@ -21,7 +21,7 @@ from domo.errors import (
     NotFoundError,
     ProtocolError,
 )
-from domo.names import MOST_SAID, one_line
+from domo.names import GARBLED, MOST_SAID, one_line
 from domo.ops.addresses import page_url
 from domo.ops.proxies import note_of_http
 
@@ -147,7 +147,7 @@ class Rest:
             told = json.loads(answer.read())["error"]
             code, cause = str(told["code"]), told.get("cause")
             text = _words(code, str(told["message"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except GARBLED:
             code, cause = "", None
             text = f"{self.shown} answered {answer.status_code}; is that a domo coordinator?"
             text += note_of_http(self.url)

@@ -20,6 +20,7 @@ from domo.model.given import load_given
 from domo.model.layout import Layout, Section
 from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile
+from domo.names import GARBLED
 from domo.ops.console import console, say
 from domo.remote.which import find_run
 from domo.storage.files import write_at
@@ -242,7 +243,7 @@ def images_of(file: TensorFile) -> ImageSettings | None:
         if isinstance(told, str):
             told = json.loads(told)
         return None if told is None else ImageSettings.model_validate(told)
-    except (KeyError, TypeError, ValueError):
+    except GARBLED:
         return None
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from domo.errors import ConfigError
 from domo.model.layout import Section
+from domo.names import GARBLED
 from domo.run_config import RunConfig
 from domo.simulated import Held, ModelRecord, RoundRecord, ServerState
 
@@ -59,7 +60,7 @@ def load_held(path: Path, config: RunConfig, samples: Mapping[str, int]) -> Held
         with safe_open(path, "pt") as file:
             body = json.loads(file.metadata()[_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (OSError, SafetensorError, *GARBLED) as error:
         raise ConfigError(f"--resume: {path} cannot be read: {error}") from None
     check_config(body["config"], config, path.parent)
     if body["samples"] != dict(samples):

@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from domo.methods import unused_constants
 from domo.metrics.names import direction
+from domo.names import GARBLED
 from domo.run_config import RunConfig
 
 CARD = "domo_card"
@@ -171,5 +172,5 @@ def card_in(metadata: Mapping[str, str]) -> ModelCard | None:
     """The card in a file's metadata; None where there is none that can be read."""
     try:
         return ModelCard.model_validate_json(metadata[CARD])
-    except (KeyError, ValidationError):
+    except GARBLED:
         return None

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,10 @@ from domo.names import one_line
 
 EXTRA = "_extra_state"
 """How `state_dict` calls what a module keeps beside its tensors."""
+
+
+MOST_ENTRIES = 1 << 48
+"""Of one tensor: what is beyond is no model's, and its bytes are counted in 64 bits."""
 
 
 class Section(StrEnum):
@@ -127,13 +132,18 @@ class Layout:
 
     @staticmethod
     def from_json(text: str) -> "Layout":
-        """Inverse of `to_json`."""
+        """Inverse of `to_json`.
+
+        Raises:
+            ValueError, TypeError, LookupError, RecursionError: It is no layout's text; one of
+                `domo.names.GARBLED` in any case.
+        """
         body = json.loads(text)
-        entries = tuple(
-            Entry(e["name"], tuple(e["shape"]), e["dtype"], Section(e["section"]))
-            for e in body["entries"]
-        )
-        return Layout(entries, body["aliases"])
+        entries = tuple(map(_read, body["entries"]))
+        aliases = body["aliases"]
+        if not isinstance(aliases, dict) or not all(isinstance(n, str) for n in aliases.values()):
+            raise ValueError("its aliases are no table of names")
+        return Layout(entries, aliases)
 
     @property
     def digest(self) -> str:
@@ -186,6 +196,17 @@ class Layout:
             out |= {e.name: named[e.name].to(e.torch_dtype) for e in self.section(section)}
         out = {e.name: out[e.name].clone() for e in self.entries}
         return out | {alias: out[name].clone() for alias, name in self.aliases.items()}
+
+
+def _read(entry: Mapping[str, Any]) -> Entry:
+    """One entry of a file or a peer, whose numbers take memory and whose dtype is looked up."""
+    name, shape, dtype = entry["name"], tuple(entry["shape"]), entry["dtype"]
+    sound = isinstance(name, str) and all(type(d) is int and d >= 0 for d in shape)
+    if not sound or math.prod(shape) > MOST_ENTRIES:
+        raise ValueError(f"{name!r:.64} has no shape that a tensor can have")
+    if not isinstance(dtype, str) or not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise ValueError(f"{dtype!r:.64} is no dtype")
+    return Entry(name, shape, dtype, Section(entry["section"]))
 
 
 def _show(entry: Entry | None, tied_to: str | None) -> str:

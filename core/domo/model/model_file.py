@@ -16,6 +16,7 @@ from domo.model.card import ModelCard, card_in
 from domo.model.flat import as_bytes, byte_view, combine
 from domo.model.layout import Entry, Layout, Section
 from domo.model.tensor_file import Spec, TensorFile
+from domo.names import GARBLED
 from domo.storage import files
 
 FORMAT_VERSION = "1"
@@ -111,7 +112,7 @@ def open_model(path: Path) -> tuple[Layout, TensorFile]:
     try:
         layout = Layout.from_json(file.metadata["domo_layout"])
         wanted = {e.name: (e.torch_dtype, e.shape) for e in layout.entries}
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except GARBLED as error:
         raise StateError(f"cannot read the model file {path}: {error!r}") from error
     held = {s.name: (s.dtype, tuple(s.shape)) for s in file.specs}
     if any(held.get(name) != like for name, like in wanted.items()):

@@ -19,6 +19,7 @@ from torch import Tensor
 from domo.errors import StateError
 from domo.fold import ReadBlock
 from domo.model.flat import byte_view
+from domo.names import GARBLED
 from domo.storage import files
 from domo.storage.files import read_at, write_at
 
@@ -137,7 +138,7 @@ class TensorFile:
             raise StateError(f"cannot read the model file {path}: {error.strerror}") from error
         try:
             places, metadata = _header(handle)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except GARBLED as error:
             os.close(handle)
             raise StateError(f"cannot read the model file {path}: {error}") from error
         return cls(path, handle, places, metadata)
