@@ -48,7 +48,7 @@ from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 
 T = TypeVar("T")
 
-ENDED_RUNS = 500
+ENDED_RUNS, MOST_SILOS = 500, 5000
 CASES = ("idle", "one-left")
 JOINING = 20
 """Silos that join at once."""
@@ -73,6 +73,22 @@ evaluate_every = 0
 CLONE = """
 INSERT INTO runs ({columns}) SELECT {values} FROM runs WHERE number = 1
 """
+
+
+ENROLLED = """
+INSERT INTO enrolments (run_id, silo_id, role, num_samples, num_eval_samples)
+VALUES ('2-old', ?, 'trainer', 1, 0)
+"""
+"""Of silos that were in no run it takes a few only."""
+SILOS = """
+INSERT INTO silos (silo_id, instance_id, role, device, software_version, first_seen, last_seen,
+readmitted) SELECT silo_id, '', role, '', '', '', '2026-01-01T00:00:00.000+00:00', 1
+FROM enrolments
+"""
+
+
+def name_of(k: int) -> str:
+    return f"silo-{k:04d}"
 
 
 # the coordinator, in a process of its own
@@ -170,6 +186,8 @@ def with_ended_runs(folder: Path) -> None:
             names = ", ".join(f'"{c}"' for c in columns)
             db.execute(CLONE.format(columns=names, values=values))
         db.execute("DELETE FROM runs WHERE number = 1")
+        db.executemany(ENROLLED, [(name_of(k),) for k in range(MOST_SILOS)])
+        db.execute(SILOS)
 
 
 # the silos
@@ -202,7 +220,7 @@ class Silo:
         request = pb.JoinRequest(
             protocol_version=PROTOCOL_VERSION,
             software_version="0",
-            silo_id=f"silo-{self.k:04d}",
+            silo_id=name_of(self.k),
             instance_id=f"instance-{self.k}",
             role=pb.TRAINER,
             device="cpu",

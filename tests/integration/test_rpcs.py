@@ -17,7 +17,7 @@ from domo_proto import PROTOCOL_VERSION
 from domo_proto.codec import FRAME_BYTES, encode_frame
 from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.coordinator import registry
+from domo_server.coordinator import strangers
 from domo_server.events.event_log import BURST
 from domo_server.rpc.access import BUG, UNREADABLE
 from domo_server.runs.roster import Roster
@@ -185,8 +185,8 @@ def test_a_silo_cannot_fill_the_log(
 
 
 def test_names_that_are_new_come_at_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MAX_NEW_NAMES", 2)
-    monkeypatch.setattr(registry, "NEW_NAMES_PER_S", 0.0)
+    monkeypatch.setattr(strangers, "MAX_NEW_NAMES", 2)
+    monkeypatch.setattr(strangers, "NEW_NAMES_PER_S", 0.0)
     with coordinator(tmp_path, own_run(tmp_path, nn.Linear(2, 1))) as server:
         raw = Raw(server)
         for name in ("a", "b", "a"):

@@ -5,15 +5,16 @@ import logging
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from domo.errors import (
     ConfigError,
-    CoordinatorUnavailableError,
     SiloConflictError,
     TransportError,
 )
+from domo_proto.errors import TooManyCallsError
 from domo_server.coordinator.queue import Queue
+from domo_server.coordinator.strangers import FORGET_S, Strangers
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
@@ -26,8 +27,6 @@ from domo_server.store.store import Store, time_text
 
 log = logging.getLogger(__name__)
 
-MAX_NEW_NAMES, NEW_NAMES_PER_S = 5000, 1.0
-"""Silos that may join for the first time at once, and a second on average."""
 MOST_JOINS, JOINS_PER_S = 20, 1 / 15
 """Times that one silo may join at once, and a second on average, before that is a fault."""
 SAY_S = 600.0
@@ -66,7 +65,8 @@ class Registry:
         self._store, self._sessions, self.dropped = store, sessions, dropped
         self._queue, self._changes, self._events = queue, changes, events
         self._joining = asyncio.Lock()
-        self._new_names = Bucket(MAX_NEW_NAMES, NEW_NAMES_PER_S)
+        self.strangers = Strangers(store, sessions, self._forget)
+        events.strangers = self.strangers.names
         self._joins: dict[str, Bucket] = {}
         self._said_at: dict[str, float] = {}
 
@@ -74,6 +74,7 @@ class Registry:
         """Who was left out before this start."""
         rows = self._store.all_silos()
         self.dropped |= {r.silo_id: r.dropped for r in rows if r.dropped is not None}
+        self.strangers.load()
 
     async def join(self, session_values: Mapping[str, str], process: Process = NOBODYS) -> Session:
         """Open a session for a silo.
@@ -85,12 +86,15 @@ class Registry:
         Raises:
             SiloConflictError: The name is taken, or another process has this identity.
             CoordinatorUnavailableError: Too many names are new, or too many ask for this one.
+            TooManyCallsError: It joins again and again.
         """
         silo_id = session_values["silo_id"]
         claim, session = Claim(silo_id, session_values["instance_id"], process), None
         while session is None:
             await self._see_free(claim)
             was = self._sessions.of(silo_id)
+            if was is not None and not was.allowed.join():
+                raise TooManyCallsError(f"{silo_id} joins too often; ask again in a while")
             async with self._joining:  # of two that take a new name at once, one gets it
                 if self._sessions.of(silo_id) is was:
                     session = await self._open(session_values, process)
@@ -115,8 +119,8 @@ class Registry:
     async def _open(self, session_values: Mapping[str, str], process: Process) -> Session:
         silo_id = session_values["silo_id"]
         row = await asyncio.to_thread(self._store.silo, silo_id)
-        if row is None and not self._new_names.take():
-            raise CoordinatorUnavailableError("many new silos join at once; ask again")
+        if row is None:
+            await self.strangers.admit(silo_id, process)
         known = row.instance_id if row and not row.readmitted else None
         try:
             session = self._sessions.join(known_instance=known, process=process, **session_values)
@@ -181,6 +185,17 @@ class Registry:
             now = self._sessions.now()
             await self.seen([s for s in self._sessions.all() if s.last_seen > recorded])
             recorded = now
+            async with self._joining:
+                try:
+                    await self.strangers.forget(FORGET_S)
+                except TransportError as error:  # nothing waits for it
+                    log.warning("names that nobody uses any more: %s", error)
+
+    def _forget(self, silo_ids: Collection[str]) -> None:
+        self._events.forget(silo_ids)
+        for name in silo_ids:
+            self._joins.pop(name, None)
+            self._said_at.pop(name, None)
 
     async def drop(self, silo_id: str, reason: str) -> None:
         """Leave a silo out of all rounds from the open one on.

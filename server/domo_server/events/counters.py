@@ -1,5 +1,8 @@
 """What the coordinator counts while it runs, for `/metrics`; all of it begins at 0 with a start."""
 
+import contextlib
+from collections.abc import Collection
+
 from prometheus_client import Counter
 
 from domo.ops.prometheus import (
@@ -129,6 +132,20 @@ class Counters:
     def round(self, seconds: float) -> None:
         """A round is closed."""
         self._rounds.observe(seconds)
+
+    def forget(self, silo_ids: Collection[str]) -> None:
+        """These names are nobody's any more: others may have their labels."""
+        for silo_id in self._silos.intersection(silo_ids):
+            self._silos.discard(silo_id)
+            labels: list[tuple[Counter, tuple[str, ...]]] = [
+                (self._joins, (silo_id,)),
+                (self._failures, (silo_id,)),
+                *((self._refusals, (silo_id, kind)) for kind in REFUSED),
+                *((self._bytes, (direction, silo_id)) for direction in ("sent", "received")),
+            ]
+            for family, values in labels:
+                with contextlib.suppress(KeyError):  # it never had that one
+                    family.remove(*values)
 
     def _label(self, silo_id: str) -> str:
         if silo_id not in self._silos and len(self._silos) >= MAX_SILOS:

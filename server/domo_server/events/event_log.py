@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Collection, Container
 from concurrent.futures import ThreadPoolExecutor
 
 from domo.errors import TransportError
@@ -23,6 +24,8 @@ BURST = 60
 """Events that one silo may cause at once."""
 PER_MINUTE = 10
 """And on average. What is above is counted, and said once a minute."""
+BURST_OF_STRANGERS = 300
+"""The same of all silos together that no run knows."""
 TELL_S = 60.0
 NOT_CAUSED = (
     kinds.DROPPED,
@@ -49,6 +52,7 @@ class EventLog:
 
     Attributes:
         repeated: Says what is refused before anybody has proved who it is.
+        strangers: Silos that nobody knows; they have one rate together beside their own.
     """
 
     def __init__(self, store: Store, page: Notifier, counters: Counters):
@@ -57,7 +61,9 @@ class EventLog:
         self._newest: asyncio.Future[None] | None = None
         self._refused = False
         self._rates: dict[str, Bucket] = {}
-        self._left_out: dict[str, int] = {}
+        self._rate_of_strangers = Bucket(BURST_OF_STRANGERS, PER_MINUTE / 60)
+        self.strangers: Container[str] = ()
+        self._left_out: dict[str | None, int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self.recorded = Notifier()
         self.repeated = Repeated(self._put)
@@ -83,19 +89,29 @@ class EventLog:
     def _may_cause(self, silo_id: str) -> bool:
         if silo_id not in self._rates:
             self._rates[silo_id] = Bucket(BURST, PER_MINUTE / 60)
+        whose: str | None = silo_id
         if self._rates[silo_id].take():
-            return True
-        self._left_out[silo_id] = self._left_out.get(silo_id, 0) + 1
+            if silo_id not in self.strangers or self._rate_of_strangers.take():
+                return True
+            whose = None
+        self._left_out[whose] = self._left_out.get(whose, 0) + 1
         if self._telling is None:
             loop = asyncio.get_running_loop()
             self._telling = loop.call_later(TELL_S, self._tell_left_out)
         return False
 
+    def forget(self, silo_ids: Collection[str]) -> None:
+        """These names are nobody's any more."""
+        for silo_id in silo_ids:
+            self._rates.pop(silo_id, None)
+        self.counters.forget(silo_ids)
+
     def _tell_left_out(self) -> None:
         left_out, self._left_out, self._telling = self._left_out, {}, None
         for silo_id, n in left_out.items():
-            why = f"it causes more than {PER_MINUTE} a minute"
-            text = f"{n} more of {silo_id} were left out: {why}"
+            whose, cause = silo_id or "silos that were in no run so far", "they cause"
+            why = f"{cause if silo_id is None else 'it causes'} more than {PER_MINUTE} a minute"
+            text = f"{n} more of {whose} were left out: {why}"
             self.say(kinds.LEFT_OUT, text, silo_id=silo_id)
 
     def _record(self, *event: str | None) -> None:

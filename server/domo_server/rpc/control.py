@@ -80,6 +80,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 place_of(request.host, context),
                 request.session_before[:64],
                 PRESENCE in request.capabilities,
+                certificate_end() is not None,
             ),
         )
         session.certificate_end = certificate_end()
@@ -156,6 +157,7 @@ class FederationServicer(pb_grpc.FederationServicer):
                 Meaning.from_json(said) if said else NOTHING,
             )
             await run.enroll(session, request.layout_digest, place)
+            self._coordinator.registry.strangers.names.discard(session.silo_id)
         except MeaningMismatchError as error:
             wanted = run.roster.wanted_of(session.silo_id).to_json()
             refuse(run, session, "enrolment", str(error), code=error.code)

@@ -9,6 +9,8 @@ MOST_CALLS, CALLS_PER_S, CALLS_PER_ROUND = 200, 50.0, 20
 """Calls of one silo: at once, a second on average, and for each round that was opened since."""
 MOST_REPORTS, REPORTS_PER_BEAT = 20, 8.0
 """Heartbeats among them: at once, and on average so many times those that it was asked for."""
+MOST_JOINS, JOINS_PER_S = 60, 1.0
+"""Times that one silo joins: at once, and a second on average."""
 MOST_ERRORS, ERRORS_PER_S = 100, 10.0
 """Calls of one address that end with an error: at once, and a second on average."""
 MOST_ADDRESSES = 1000
@@ -29,12 +31,17 @@ class Allowed:
     def __init__(self, interval_s: float = 1.0):
         self._calls = Bucket(MOST_CALLS, CALLS_PER_S)
         self._reports = Bucket(MOST_REPORTS, REPORTS_PER_BEAT / interval_s)
+        self._joins = Bucket(MOST_JOINS, JOINS_PER_S)
         self._rounds = 0
 
     def call(self, rounds: int) -> bool:
         """Whether it may make one more; `rounds`: how many this coordinator has opened so far."""
         opened, self._rounds = rounds - self._rounds, rounds
         return self._calls.take(CALLS_PER_ROUND * opened)
+
+    def join(self) -> bool:
+        """Whether it may join once more."""
+        return self._joins.take()
 
     def report(self) -> bool:
         """Whether it may send one more heartbeat."""

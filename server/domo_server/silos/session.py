@@ -16,11 +16,13 @@ class Process(NamedTuple):
         place: Its machine, in words: the name that it gives, and where its calls come from.
         before: The token of the session that this process had before; empty: none.
         attends: Whether it will hold a stream to show that it is there.
+        vouched: Whether a certificate is for its silo's name.
     """
 
     place: str = ""
     before: str = ""
     attends: bool = False
+    vouched: bool = False
 
 
 class NotReady(NamedTuple):

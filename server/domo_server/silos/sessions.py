@@ -8,7 +8,7 @@ the name go (`rebind`).
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from domo.api.schema import SiloStatus
 from domo.errors import SiloConflictError
@@ -176,6 +176,11 @@ class Sessions:
         session.left = reason
         session.last_seen = self._clock()
         session.phase = "offline"
+
+    def forget(self, silo_ids: Collection[str]) -> None:
+        """These names are nobody's any more."""
+        for session in filter(None, (self._by_silo.pop(name, None) for name in silo_ids)):
+            self._by_token.pop(session.token, None)
 
     def of(self, silo_id: str) -> Session | None:
         """The latest session of a silo."""

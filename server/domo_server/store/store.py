@@ -60,6 +60,8 @@ from domo_server.store.tables import (
 
 T = TypeVar("T")
 
+_NEVER_ENROLLED = silos.c.dropped.is_(None) & silos.c.silo_id.not_in(select(enrolments.c.silo_id))
+
 UNAVAILABLE = (OperationalError, InternalError, PoolTimeoutError, sqlite3.OperationalError)
 """A full disk, a database that is gone, being restarted, or read-only after a failover."""
 
@@ -166,6 +168,10 @@ class Store:
         """The first run of the queue that has not ended."""
         waiting = select(runs).where(runs.c.state.not_in(ENDED)).order_by(runs.c.number).limit(1)
         return self._one(RunRow, waiting)
+
+    def open_runs(self) -> list[RunRow]:
+        """All runs that have not ended."""
+        return self._rows(RunRow, select(runs).where(runs.c.state.not_in(ENDED)))
 
     def newest_run(self) -> RunRow | None:
         """The last one that was queued."""
@@ -440,6 +446,17 @@ class Store:
     def all_silos(self) -> list[SiloRow]:
         """All silos that have ever joined, by id."""
         return self._rows(SiloRow, select(silos).order_by(silos.c.silo_id))
+
+    def never_enrolled(self) -> list[str]:
+        """Silos that have joined and were never in a run, nor left out by an admin."""
+        with self.transaction() as c:
+            return list(c.execute(select(silos.c.silo_id).where(_NEVER_ENROLLED)).scalars())
+
+    def forget_silos(self, silo_ids: Sequence[str]) -> None:
+        """Those of them go."""
+        with self.transaction() as c:
+            for silo_id in silo_ids:
+                c.execute(delete(silos).where(silos.c.silo_id == silo_id, _NEVER_ENROLLED))
 
     def save_silo(
         self, silo_id: str, instance_id: str, role: str, device: str, software_version: str
