@@ -157,3 +157,27 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
     assert "leave out --compare" in refused(path, "--compare", "all")
     result = CliRunner().invoke(app, ["simulate", "--silo-data", "a=b"])
     assert (result.exit_code, "belong to --replay" in result.stderr) == (2, True)
+
+
+def test_code_that_a_record_names_is_not_imported(tmp_path: Path) -> None:
+    """A module of the current folder, or of anywhere, whoever wrote the file."""
+    owned = tmp_path / "owned"
+    (tmp_path / "evil.py").write_text(
+        f"import pathlib\npathlib.Path({str(owned)!r}).touch()\nclass Task: pass\n"
+    )
+    (tmp_path / "digits.py").write_text((tmp_path / "evil.py").read_text())
+    rounds = [{"round_index": 0, "state": "COMMITTED", "participants": []}]
+    for task in ("evil:Task", "digits:Task", "os:getcwd"):
+        config = {"task": task, "num_rounds": 1}
+        run = {"run_id": "1-r", "config": config, "roster": ["a"], "rounds_done": 1}
+        path = tmp_path / "history.json"
+        path.write_text(json.dumps({"run": run, "rounds": rounds}))
+        text = refused(path)
+        assert f"the task here is {task}, code that does not come with domo" in text
+        assert f"domo simulate --replay {path} --task {task}" in text
+        assert f"the task here is {task}" in refused(path, "--task", "digits")
+    assert not owned.exists()
+    refused(path.with_name("history.json"), "--task", "os:getcwd")
+    path.write_text(path.read_text().replace("os:getcwd", "evil:Task"))
+    refused(path, "--task", "evil:Task")  # it is no task; it was imported, as was asked for
+    assert owned.exists()

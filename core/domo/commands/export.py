@@ -56,7 +56,7 @@ def export(
         form: A `Format`; by the ending of `out`, or safetensors, by default.
         out: A folder, or a file with one of `ENDINGS`.
         server: The coordinator's dashboard.
-        task_name: Instead of the task that the model names.
+        task_name: The task whose module the model has to fit; what the file names is not imported.
         force: Write over what is there.
         best: The best model of the run that was tested, not its newest.
 
@@ -79,7 +79,7 @@ def export(
         readme = markdown(card) if card is not None else None
         if readme is not None and card_path.exists() and card_path.read_text("utf-8") != readme:
             keep_off([card_path], force)
-        task = named_task(file, task_name) if task_name else None
+        task = load_task(task_name, images_of(file)) if task_name else None
         made = Path(scratch) / "made"
         made.mkdir()
         note = write(file, layout, chosen, task, made / path.name)
@@ -217,23 +217,6 @@ def from_checkpoint(file: TensorFile, path: Path) -> TensorFile:
     kept = {k: v for k, v in initial.metadata.items() if k in ("task", "seed", "images")}
     save_model(path, layout, vectors, kept | {"round_index": file.metadata["round_index"]})
     return TensorFile.open(path)
-
-
-def named_task(file: TensorFile, task_name: str | None) -> Task:
-    """The task given, or the one that the model names.
-
-    Raises:
-        TaskError: It cannot be imported.
-        ConfigError: None is named.
-    """
-    name = task_name or file.metadata.get("task")
-    if not name:
-        raise ConfigError("the model does not say of which task it is: give --task")
-    try:
-        return load_task(name, images_of(file))
-    except TaskError as error:
-        hint = "" if task_name else "; --task names another"
-        raise TaskError(f"this needs the task {name} of the model: {error}{hint}") from error
 
 
 def images_of(file: TensorFile) -> ImageSettings | None:

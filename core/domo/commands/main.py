@@ -172,7 +172,7 @@ def simulate(
         beside = {"config": config, "run": run, "compare": compare, "seeds": seeds}
         run_flags.refuse_beside_replay(flags, {**beside, "resume": resume or None})
         own = silo_data or ()
-        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, device, out)
+        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, device, out, task)
         return
     if silo_data or initial_model:
         raise ConfigError("--silo-data and --initial-model belong to --replay")
@@ -266,7 +266,7 @@ def export(
     server: Server = DASHBOARD,
     task: Annotated[
         str | None,
-        typer.Option(help="The task whose module it is [default: the one that it names]."),
+        typer.Option(help="See that the model fits the module of this task; imports it."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
     best: Annotated[

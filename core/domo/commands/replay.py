@@ -26,6 +26,7 @@ from domo.remote.which import find_run
 from domo.run_config import RunConfig
 from domo.simulated import SimulationResult
 from domo.simulation import SimulatedSilo
+from domo.tasks import check_named
 from domo.tasks.base import Shard
 from domo.training.initial import task_of
 from domo.trial import load_silo
@@ -95,6 +96,7 @@ def replay_run(
     initial_model: Path | None,
     device: str,
     out: Path | None,
+    named: str | None = None,
 ) -> SimulationResult:
     """Run a recorded run again and compare the bytes.
 
@@ -106,6 +108,7 @@ def replay_run(
         initial_model: x_0, where the run was given one.
         device: Where silos compute.
         out: Folder for what is made; `runs/replay-RUN` by default.
+        named: The task of one's own that may be imported, as the operator has named it.
 
     Raises:
         ConfigError: The record cannot be read, or the data are not those of the run.
@@ -114,6 +117,7 @@ def replay_run(
     check_device(device)
     record = read_recording(source)
     run, rounds = record.run, record.committed
+    check_named(run.config.task, named, f"domo simulate --replay {source}")
     config = with_initial_model(run.config, initial_model)
     task = task_of(config)
     data = find_data(run.roster, root, prefix, own)

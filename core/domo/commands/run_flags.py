@@ -62,12 +62,12 @@ def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) ->
 
 
 def refuse_beside_replay(flags: Mapping[str, Any], beside: Mapping[str, Any]) -> None:
-    """See that nothing describes a run that is recorded.
+    """See that nothing describes a run that is recorded; `task` only says which code may run.
 
     Raises:
         ConfigError: Names the first flag that does.
     """
-    given = [FLAGS[k] for k, v in flags.items() if v is not None]
+    given = [FLAGS[k] for k, v in flags.items() if v is not None and k != "task"]
     given += [f"--{name}" for name, value in beside.items() if value is not None]
     if given:
         raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")

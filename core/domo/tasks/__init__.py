@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from domo.errors import DomoError, TaskError
+from domo.errors import ConfigError, DomoError, TaskError
 from domo.inputs.images import ImageSettings
 from domo.tasks import models, named
 from domo.tasks.base import Task
@@ -54,7 +54,29 @@ TASKS: dict[str, NamedTask] = {
 def is_named(name: str) -> bool:
     """Whether it is a task of the table, with a number or not; `digits:Class` is somebody's own."""
     base, colon, rest = name.partition(":")
-    return base in TASKS and (not colon or rest.isdecimal())
+    return base in TASKS and (not colon or (rest.isascii() and rest.isdecimal()))
+
+
+def check_named(name: str, given: str | None, command: str) -> None:
+    """See that a task that a file or a peer names is one that comes with domo, or was named here.
+
+    To import a module is to run it, and whoever wrote the file could name any.
+
+    Args:
+        name: The task, as the file says.
+        given: As the operator said with `--task`; None: nothing was said.
+        command: What was typed, without `--task`.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if given is not None and given != name:
+        raise ConfigError(f"--task {given}: the task here is {name}")
+    if given is None and not is_named(name):
+        raise ConfigError(
+            f"the task here is {name}, code that does not come with domo; nothing of it was "
+            f"imported. If you know it and trust it: {command} --task {name}"
+        )
 
 
 def check_images(name: str, images: ImageSettings | None) -> None:

@@ -73,6 +73,11 @@ def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path) -> None:
         prepare(offer("digits:Task"), options(tmp_path))
     with pytest.raises(TaskError, match="not on this silo's list"):
         prepare(offer("no_such_module:Task"), options(tmp_path))
+    for task in ("digits:0x1", "digits:Task.other", "os:getcwd", "domo.tasks.named:digits"):
+        with pytest.raises(TaskError, match="not on this silo's list"):
+            prepare(offer(task), options(tmp_path))
+    with pytest.raises(TaskError, match="a task has 10000 classes at most"):
+        prepare(offer("imagefolder:99999999999"), options(tmp_path))
     with pytest.raises(TaskError, match="there is no module 'no_such_module'"):
         prepare(offer("no_such_module:Task"), options(tmp_path, "no_such_module:Task"))
 
