@@ -27,6 +27,8 @@ from domo.meaning.compare import check_own
 from domo.meaning.measure import of_task
 from domo.meaning.value import Meaning
 from domo.model.flat import FlatModel
+from domo.outside.faults import outside
+from domo.outside.text import public, saying
 from domo.stages.now import in_stage
 from domo.tasks import TASKS, is_named
 from domo.tasks.base import Shard, Task
@@ -34,7 +36,7 @@ from domo.training.batches import BatchLoader
 from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
 from domo.training.ready import load_tests, load_train, look, look_of
-from domo.training.task_errors import may_pass, outside, task_errors, told
+from domo.training.task_errors import may_pass, task_errors, told
 from domo.training.task_round import run_task_round
 from domo_client.leftovers import process_as_it_was
 from domo_client.loop.outcome import Outcome
@@ -112,15 +114,16 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     allowed = options.tasks or tuple(TASKS)
     name, config = offer.task, offer.config
     if name not in allowed and (options.tasks or not is_named(name)):
-        raise NotAllowedError(
+        text = (
             f"the run trains {name!r}, which is not on this silo's list "
             f"({', '.join(allowed)}); allow it with --task {name}"
         )
+        raise public(NotAllowedError(text))
     task = task_of(config)
     if options.data is None and options.shard is None:
-        error = MissingDataError(getattr(task, "data_hint", f"data of the task {name}"))
-        error.is_public = is_named(name) and getattr(task, "public", None) is not None
-        raise error
+        missing = MissingDataError(getattr(task, "data_hint", f"data of the task {name}"))
+        missing.is_public = is_named(name) and getattr(task, "public", None) is not None
+        raise saying(missing, f"no data was given to this silo ({missing})")
     shard = None
     if options.shard is not None:
         shard = Shard(*options.shard, similarity=config.similarity, seed=config.seed)
@@ -131,11 +134,13 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     if options.role == "trainer":
         train = load_train(task, root, shard, options.num_workers)
         if not len(train):
-            raise DataError(f"training data in {root}: there is nothing in it")
+            text = "there is nothing in it"
+            raise saying(DataError(f"training data in {root}: {text}"), f"training data: {text}")
     tests = load_tests(task, root, shard, options.num_workers)
     evaluation = tests if tests is not None and len(tests) else None
     if options.role == "evaluator" and evaluation is None:
-        raise DataError(f"an evaluator needs test data, and there is none in {root}")
+        text = "an evaluator needs test data, and there is none"
+        raise saying(DataError(f"{text} in {root}"), text)
     loader = train if train is not None else evaluation
     assert loader is not None
     with task_errors("what the data mean cannot be found out"):
@@ -235,13 +240,13 @@ def _serve(
     except RefusedRunError as error:
         ui.declined(offer.run_id, str(error))  # the coordinator knows
     except MissingDataError as error:
-        silo.decline(offer, f"no data was given to this silo ({error})", code_of(error))
+        silo.decline(offer, outside(error), code_of(error))
         ui.needs_data(offer, str(error), error.is_public)
     except DomoError as error:
         if error.retryable:
             raise
         if may_pass(error) and not (once and isinstance(error, DataError)):
-            return NotYet.of(error, options.data)
+            return NotYet.of(error)
         silo.decline(offer, outside(error), code_of(error))
         ui.declined(offer.run_id, told(error))
     return None
@@ -255,7 +260,7 @@ def _no_network() -> Iterator[None]:
     except DomoError as error:
         if not error.retryable:
             raise
-        raise TaskError(f"{CANNOT}: {error}") from error
+        raise saying(TaskError(f"{CANNOT}: {error}"), f"{CANNOT}: {outside(error)}") from error
 
 
 def _take_part(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome:

@@ -25,6 +25,7 @@ from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
 from domo.ops.logs import log_context, setup_logging
 from domo.ops.terminal import at_hangup, fill_closed, has_terminal, output_may_be_lost
+from domo.outside.text import Public
 from domo.stages.stopping import end_soon, send_again, stops
 from domo.storage.home import user_cache, user_state
 from domo_client.flags import Dashboard, Flags, takes_flags
@@ -73,6 +74,7 @@ def main_command(
     """Train one PyTorch model together with other silos; this silo's data stay here."""
     if context.invoked_subcommand is not None:
         return
+    os.umask(0o077)  # what it remembers, and what its task leaves, is its user's
     go_on_without_log()
     setup_logging(form=flags.log_format, said=True)
     if flags.server is None:
@@ -122,7 +124,7 @@ def main_command(
         say(f"{silo_id}: {text}")
         ui.stopped(silo_id)
         for silo in at_hand:
-            silo.connection.session.close("stopped by its operator")
+            silo.connection.session.close(Public("stopped by its operator"))
 
     at_hangup(hang_up, serves=True)
     with output_may_be_lost():
@@ -144,6 +146,7 @@ def main_command(
                     compression=flags.compression,
                     share_log=flags.share_log,
                     max_threads=flags.max_threads,
+                    moved_from=flags.moved_from or "",
                     on_stuck=ui.stuck,
                 )
                 ending.enter_context(silo)

@@ -58,6 +58,10 @@ class Flags:
         Path | None,
         typer.Option(envvar="DOMO_CLIENT_STATE_DIR", help="What this silo remembers."),
     ] = None
+    moved_from: Annotated[
+        str | None,
+        typer.Option(help="host:port where the coordinator was before, once, if it has moved."),
+    ] = None
     tls_ca: Annotated[
         Path | None, typer.Option(envvar="DOMO_CLIENT_TLS_CA", help="CA of the coordinator.")
     ] = None

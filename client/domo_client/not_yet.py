@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from domo.errors import DataError, DomoError, code_of
-from domo.training.task_errors import outside, told
+from domo.outside.faults import outside
+from domo.outside.text import Public, saying
+from domo.training.task_errors import told
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 """Between two looks: twice as long each time; never shorter than the look itself took."""
@@ -21,22 +23,13 @@ class NotYet(NamedTuple):
     """
 
     here: str
-    elsewhere: str
+    elsewhere: Public
     code: str
 
     @classmethod
-    def of(cls, error: DomoError, folder: Path | None) -> "NotYet":
-        """What may pass by itself; `folder` is that of the data."""
-        here, elsewhere = told(error), outside(error)
-        chain: BaseException | None = error
-        while chain is not None:
-            name = getattr(chain, "filename", None)
-            if name is not None and str(name) != str(folder):
-                elsewhere = elsewhere.replace(repr(name), "a file").replace(str(name), "a file")
-            chain = chain.__cause__
-        if folder is not None:
-            elsewhere = elsewhere.replace(str(folder), "--data")
-        return cls(here, elsewhere, code_of(error))
+    def of(cls, error: DomoError) -> "NotYet":
+        """What may pass by itself."""
+        return cls(told(error), outside(error), code_of(error))
 
 
 class Pauses:
@@ -64,4 +57,5 @@ def see_folder(folder: Path) -> None:
         with os.scandir(folder) as entries:
             next(entries, None)
     except OSError as error:
-        raise DataError(f"the data folder {folder}: {error.strerror or error}") from error
+        told = DataError(f"the data folder {folder}: {error.strerror or error}")
+        raise saying(told, f"the data folder: {os.strerror(error.errno or 0)}") from error

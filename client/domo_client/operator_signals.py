@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from domo.errors import TaskError
+from domo.outside.text import task_error
 
 OWN = (signal.SIGINT, signal.SIGTERM)
 KEPT = (*OWN, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
@@ -47,11 +47,11 @@ def users_code() -> Iterator[None]:
     except Stopped:
         raise
     except GeneratorExit as error:
-        raise TaskError("the task has raised GeneratorExit") from error
+        raise task_error("the task has raised GeneratorExit") from error
     except KeyboardInterrupt as error:
         if before[signal.SIGINT] is not _stop:
             raise  # it may well be Ctrl-C
-        raise TaskError("the task has raised KeyboardInterrupt") from error
+        raise task_error("the task has raised KeyboardInterrupt") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             for s, handler in before.items():

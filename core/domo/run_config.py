@@ -31,10 +31,13 @@ MOST_STEPS = 2**31 - 1
 """Local steps that a round can ask for."""
 MOST_TIME_S = 315_360_000.0
 """Ten years: longer no clock of the system can wait for sure."""
-MOST_FACTOR = 1e6
-"""Step sizes, coefficients, weights: what is beyond diverges, or is a mistake."""
+MOST_FACTOR = 1e38
+"""Step sizes, coefficients, weights: more float32 does not hold."""
+MOST_EPOCHS = 1e6
+"""Passes over a silo's data in one round."""
 
 Positive = Annotated[float, Field(gt=0, le=MOST_FACTOR, allow_inf_nan=False)]
+Epochs = Annotated[float, Field(gt=0, le=MOST_EPOCHS, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_TIME_S, allow_inf_nan=False)]
 SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
@@ -111,7 +114,7 @@ class RunConfig(BaseModel):
     local_lrs: tuple[Positive, ...] | None = None
     """Explicit eta for each round."""
 
-    local_epochs: Positive | None = Field(
+    local_epochs: Epochs | None = Field(
         None, json_schema_extra={"unset": 1, "unless": ["local_steps", "local_steps_list"]}
     )
     """E, passes over a silo's data in a round; 1 where neither this nor local_steps is given."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from domo.errors import PortError
 from domo.ops.addresses import is_loopback, joined
-from domo.storage.state_folder import lock_folder
+from domo.storage.state_folder import keep_private, lock_folder
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig
 from domo_server.identity.credentials import Credentials
 from domo_server.page_tls import PageTls
@@ -73,6 +73,8 @@ async def hold(config: ServerConfig) -> AsyncIterator[Held]:
     """
     async with contextlib.AsyncExitStack() as ending:
         ending.enter_context(lock_folder(config.state_dir, "domo-server"))
+        if config.database is None:
+            keep_private(config.state_dir / "coordinator.db")  # SQLite's other files have its mode
         alone = sole_use(config.database_url)
         lock = await asyncio.to_thread(ending.enter_context, alone)
         database = await asyncio.to_thread(open_database, config.database_url)

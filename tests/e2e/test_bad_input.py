@@ -231,6 +231,8 @@ def test_data_tasks_and_models_that_do_not_fit(tmp_path: Path) -> None:
         "with --task digits",
     }
     assert got == [(2, [no_part + reason]) for reason in reasons.values()]
+    reasons["empty"] = f"the data folder is empty. It should hold {DIGITS_DATA}"
+    reasons["label"] = "labels have to be in 0..9, and 1 of 3 labels are not"
     assert said == {k: f"{k} declined 1-domo-digits: {v}" for k, v in reasons.items()}
 
 

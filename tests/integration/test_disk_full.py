@@ -356,7 +356,7 @@ def test_a_silo_with_a_full_disk_says_so_and_goes_on(disk: Disk, tmp_path: Path)
     scene = Scene(tmp_path)
     scene.hold(A, 0)
     scene.hold(B, 0)
-    failed = f"; site-a failed: OSError: [Errno {errno.ENOSPC}] {FULL}"
+    failed = f"; site-a failed: OSError ({FULL})"
     with coordinator(tmp_path, scene.run) as server:
         path = f"/runs/{server.run_ids[0]}"
         a = Agent(server.address, A, disk.folder, scene.options(0))
@@ -370,7 +370,7 @@ def test_a_silo_with_a_full_disk_says_so_and_goes_on(disk: Disk, tmp_path: Path)
             scene.release(A, 0)
             server.until(path, lambda run: failed in run["detail"])
             silo = server.silo(A)
-            assert silo["error"] == f"OSError: [Errno {errno.ENOSPC}] {FULL}"
+            assert silo["error"] == f"OSError ({FULL})"
             trained.unlink()
             disk.free()
             server.until(path, lambda run: run["waiting_for"] == [B])

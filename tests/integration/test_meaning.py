@@ -47,6 +47,8 @@ class Case(NamedTuple):
     other: Callable[[Path], Path]
     text: str
     settings: Mapping[str, Any] = MappingProxyType({})
+    doctor: str = ""
+    """What the silo's own doctor says, where that names more than leaves the silo."""
 
 
 def scans(**said: Any) -> Callable[[Path], Path]:
@@ -124,14 +126,16 @@ MORE = {
         FOLDER,
         images(*NAMES),
         images("bird", "cat", "plane"),
-        "plane is not a class of the task. Did you mean airplane? The classes are airplane, bird,",
+        "a folder is not a class of the task. The classes are airplane, bird,",
         {"classes": NAMES},
+        "plane is not a class of the task",
     ),
     "a folder too many": Case(
         FOLDER,
         images(*NAMES),
         images(*NAMES, "zebra"),
-        "or let the run list them as classes = [...]. Here are: airplane, bird, cat, zebra",
+        "the data folder has 4 classes, the task has 3",
+        doctor="has 4 classes, the task has 3",
     ),
     "no normalisation": Case(
         PLAIN,
@@ -186,7 +190,8 @@ def test_a_silo_that_means_something_else(name: str, tmp_path: Path) -> None:
         beforehand = doctor("doctor", "--server", server.address, *ask)
         problems = [f for f in beforehand.found if f["state"] == "problem"]
         assert beforehand.code == 1
-        assert any(case.text.split(". ")[0] in f["text"] for f in problems), problems
+        text = case.doctor or case.text.split(". ")[0]
+        assert any(text in f["text"] for f in problems), problems
         assert all(f["mend"] for f in problems)
         second = Agent(server.address, "site-b", tmp_path, options(other, case.task))
         try:

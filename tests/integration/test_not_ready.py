@@ -23,6 +23,7 @@ from tests.support.live.silos import agents, options
 from tests.support.tasks.bad import Linear
 from tests.support.tasks.odd import ODD
 
+PLACE = re.compile(r", in [\w.]+, line \d+ \(\w+\)")
 RUN = {"task": "digits", "num_rounds": 1, "num_silos": 1, "local_steps": 1}
 
 
@@ -64,9 +65,9 @@ def told(server: Coordinator, kind: str = "not-ready") -> list[str]:
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (absent, "the data folder --data: No such file or directory"),
-        (empty, "the data folder --data is empty. It should hold train.npz"),
-        (half, "--data/train.npz"),
+        (absent, "the data folder: No such file or directory"),
+        (empty, "the data folder is empty. It should hold train.npz"),
+        (half, "the data are not what the task reads; the silo's own text says more"),
     ],
 )
 def test_data_that_come_late(
@@ -120,7 +121,7 @@ def test_a_folder_that_cannot_be_read_for_a_while(
     ):
         assert server.ended()["state"] == "FINISHED"
         said = [text.split(": ", 1)[1] for text in told(server)]
-    which = "the data folder --data: "
+    which = "the data folder: "
     assert said == [which + os.strerror(c) for c in (errno.EIO, errno.ESTALE, errno.EACCES)]
 
 
@@ -183,20 +184,19 @@ def test_what_passes_by_itself_costs_no_run(tmp_path: Path) -> None:
         agents(server.address, ["site-a"], tmp_path, lambda _: options(tmp_path, task)),
     ):
         assert server.ended()["state"] == "FINISHED"
-        said = [text.split(": ", 1)[1].split(" (/")[0] for text in told(server)]
+        said = [PLACE.sub("", text.split(": ", 1)[1]) for text in told(server)]
         assert told(server, "declined") == []
     assert said == [
-        f"'{task}' could not be made by Passing(): MemoryError:",
-        "train_data(root, shard) fails: FileNotFoundError: [Errno 2] No such file or directory: "
-        "a file",
-        "build_model() fails: RuntimeError: DefaultCPUAllocator: can't allocate memory",
+        f"'{task}' could not be made by Passing(): memory is short",
+        "train_data(root, shard) fails: FileNotFoundError (No such file or directory)",
+        "build_model() fails: memory is short",
         "the model cannot be made ready here: the store of weights does not answer",
-        "the model cannot be put on cpu: out of memory: CUDA out of memory. Tried to allocate 90 "
-        "GiB. GPU 0",
+        "the model cannot be put on cpu: out of memory",
         "samples of train_data cannot be put into a batch: RuntimeError; the silo's own text "
         "says more",
-        "loss(model, batch) fails: RuntimeError: CUDA error: out of memory",
+        "loss(model, batch) fails: memory is short",
     ], said
+    assert "MRN0123" not in str(said)
 
 
 def test_a_run_that_ends_meanwhile_and_the_next(tmp_path: Path) -> None:
@@ -296,13 +296,13 @@ def test_whatever_a_task_raises_is_a_reason_to_decline_and_the_agent_stays(tmp_p
             server.until("/events", lambda _, n=i: len(told(server, "declined")) == n)
             server.post(f"/runs/{run_id}/stop")
         assert server.ended(len(tasks))["state"] == "FINISHED"
-        said = [text.split(": ", 1)[1] for text in told(server, "declined")]
+        said = [PLACE.sub("", text.split(": ", 1)[1]) for text in told(server, "declined")]
     map_style = "is no map-style dataset: it has to have a length, and items by index"
     assert said == [
         "build_model() fails: OfItsOwn",
-        "build_model() fails: RecursionError: maximum recursion depth exceeded",
+        "build_model() fails: RecursionError; the silo's own text says more",
         "the dataset of train_data cannot be read: OfItsOwn",
-        "the model cannot be made ready here: ValueError: its index was closed",
+        "the model cannot be made ready here: ValueError; the silo's own text says more",
         "what the data mean cannot be found out: OfItsOwn",
         f"None {map_style}",
         f"generator {map_style}",

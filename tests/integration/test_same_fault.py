@@ -1,5 +1,6 @@
 """A fault that comes again and again is said once at each end, and whether it may pass."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,9 @@ def stalled_by(folder: Path, error: BaseException, words: str) -> Iterator[tuple
         yield server, server.until(path, lambda r: words in (r["stalled"] or ""))["stalled"]
 
 
+PLACE = re.compile(r", in [\w.]+, line \d+ \(\w+\)")
+
+
 def said(server: Coordinator) -> list[str]:
     return [e["text"] for e in server.get("/events") if e["kind"] == "silo-failed"][::-1]
 
@@ -76,7 +80,9 @@ def test_what_will_not_pass_is_said_so_at_both_ends(
         Fails.error = None
         assert server.ended()["state"] == "FINISHED"
         after = server.silo("site-a")
-    text = "RuntimeError: no such layer"
+    events = [PLACE.sub("", text) for text in events]
+    stalled, error = PLACE.sub("", stalled), PLACE.sub("", silo["error"])
+    text = "RuntimeError; the silo's own text says more"
     assert sorted(events) == sorted(
         [
             f"site-a failed in round 2: {text}",
@@ -86,8 +92,8 @@ def test_what_will_not_pass_is_said_so_at_both_ends(
     )
     assert "site-a: failed " in stalled
     assert f"times with the same fault: {text} (it will not pass by itself)" in stalled
-    assert silo["error"].startswith("failed ")
-    assert silo["error"].endswith(f" times with the same fault: {text}")
+    assert error.startswith("failed ")
+    assert error.endswith(f" times with the same fault: {text}")
     assert silo["advice"].startswith("It will not pass by itself: ask its operator to mend it")
     assert (after["error"], after["error_lasts"]) == (None, False)
     printed = capsys.readouterr().err
@@ -102,8 +108,9 @@ def test_what_may_pass_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[
         events = said(server)
         Fails.error = None
         assert server.ended()["state"] == "FINISHED"
-    assert events == ["site-a failed in round 2: out of memory: CUDA out of memory"]
-    assert "times: out of memory: CUDA out of memory (it tries again by itself)" in stalled
+    events = [PLACE.sub("", text) for text in events]
+    assert events == ["site-a failed in round 2: out of memory"]
+    assert "times: out of memory (it tries again by itself)" in PLACE.sub("", stalled)
     printed = capsys.readouterr().err
     assert "error: round 2 failed here 3 times: out of memory: CUDA out of memory" in printed
     assert "will not pass" not in printed + stalled

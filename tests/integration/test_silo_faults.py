@@ -14,6 +14,7 @@ from torch import nn
 
 import domo_client
 from domo.errors import TaskError
+from domo.outside.text import Public, public
 from domo.tasks.base import ArrayDataset
 from domo_client.agent import run_agent
 from domo_client.loop.rounds import Rounds
@@ -64,7 +65,11 @@ def test_a_failed_test_is_tried_once_more_and_no_run_waits_for_ever(tmp_path: Pa
         said = [e["text"] for e in server.get("/events") if e["kind"] == "silo-failed"]
     assert (ended["state"], tried) == ("FINISHED", [0, 0, 1, 1])
     assert [(m["model_index"], m["metrics"]) for m in ended["metrics"]] == [(0, {"loss": 0.25})]
-    assert set(said) == {f"site-a failed in round {n}: FileNotFoundError: {SENT}" for n in (1, 2)}
+    assert len(said) == 2
+    for n in (1, 2):
+        words = f"site-a failed in round {n}: FileNotFoundError, in test_silo_faults.py, line "
+        assert any(text.startswith(words) for text in said), said
+    assert not any("ller" in text for text in said), "a name leaves"
 
 
 class Leaving:
@@ -100,7 +105,9 @@ def test_a_task_that_would_end_the_process_fails_its_round_only(tmp_path: Path) 
         said = [e["text"] for e in server.get("/events") if e["kind"] == "silo-failed"]
     assert outcome is not None
     assert outcome.state == "FINISHED"
-    assert said == ["site-a failed in round 1: SystemExit: the licence has expired"]
+    assert len(said) == 1
+    assert said[0].startswith("site-a failed in round 1: SystemExit, in test_silo_faults.py, line ")
+    assert "licence" not in said[0]
 
 
 def test_an_agent_declines_what_cannot_be_made_ready_and_stays(tmp_path: Path) -> None:
@@ -203,10 +210,10 @@ def test_no_text_is_too_odd_to_be_said(tmp_path: Path) -> None:
         silo = domo_client.connect(
             server.address, "site-a", state_dir=tmp_path / "a", share_log=True
         )
-        logging.getLogger("domo_client.state.folder").warning(BAD)
-        silo.fail(TaskError(BAD))
-        silo.decline(silo.next_run(), BAD)
-        silo.close(BAD)
+        logging.getLogger("domo_client.state.folder").warning("%s", Public(BAD))
+        silo.fail(public(TaskError(BAD)))
+        silo.decline(silo.next_run(), Public(BAD))
+        silo.close(Public(BAD))
         said = [e["text"] for e in server.get("/events")]
         lines = [line["text"] for line in server.get("/silos/site-a/log")["lines"]]
     assert f"site-a declined {server.run_ids[0]}: {SENT}" in said
@@ -223,7 +230,7 @@ def test_heartbeats_go_on_after_one_that_cannot_be_sent(
         domo_client.connect(server.address, "site-a", state_dir=tmp_path / "a") as silo,
     ):
         silo.progress.step = 2**40
-        while "this heartbeat could not be sent: ValueError: Value out of range" not in caplog.text:
+        while "this heartbeat could not be sent: ValueError" not in caplog.text:
             assert silo._reporter.is_alive()
         silo.progress.step = 7
         server.until("/silos", lambda silos: silos[0]["step"] == 7)

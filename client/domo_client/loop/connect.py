@@ -37,6 +37,7 @@ def connect(
     share_log: bool = False,
     on_stuck: Callable[[str], None] = lambda text: complain(text, "yellow"),
     max_threads: int | None = None,
+    moved_from: str = "",
 ) -> Silo:
     """Join a federation.
 
@@ -60,6 +61,9 @@ def connect(
         max_threads: CPU threads that a run may have here; by default as many as there are CPUs that
             this process may use. A run that wants more is declined.
 
+        moved_from: Where the coordinator was before, host:port, if it has moved: to one at another
+            address this silo is another one.
+
     Raises:
         ConfigError: A bad address, no TLS to another machine without `insecure`, or no folder for
             the state.
@@ -69,6 +73,7 @@ def connect(
         SiloConflictError: The name is taken.
     """
     server = grpc_address(server)
+    moved_from = grpc_address(moved_from) if moved_from else ""
     if not is_name(silo):
         raise ConfigError(
             f"{silo!r} is no silo name: letters, digits, '.', '_', '-', at most 64; give another "
@@ -109,7 +114,7 @@ def connect(
         session = Session(
             server,
             silo,
-            state.instance_id,
+            state.identity(server, tls.ca if tls else None, moved_from),
             tls=tls,
             role=role,
             device=device,

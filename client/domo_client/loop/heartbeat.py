@@ -15,6 +15,7 @@ import torch
 
 from domo.errors import DomoError, SiloConflictError, code_of
 from domo.ops.logs import log_context
+from domo.outside.text import Public
 from domo.stages.watch import Watch
 from domo_client.loop.faults import Faults
 from domo_client.rpc.connection import Connection
@@ -51,7 +52,7 @@ class NotReady(NamedTuple):
     """
 
     run_id: str
-    reason: str
+    reason: Public
     code: str
     again_s: float
 
@@ -94,7 +95,7 @@ class Reporter(threading.Thread):
         self._connection, self._status_file = connection, status_file
         self._directive = ("", 0, "CONTINUE")
         self._stopped = threading.Event()
-        self._notes: deque[str] = deque()
+        self._notes: deque[Public] = deque()
         self._beating = threading.RLock()
 
     def run(self) -> None:
@@ -114,7 +115,7 @@ class Reporter(threading.Thread):
         except OSError as error:
             log.debug("%s: %s", self._status_file, error)
 
-    def beat(self, failure: BaseException | str = "", failed: bool = False) -> bool:
+    def beat(self, failure: BaseException | Public | None = None, failed: bool = False) -> bool:
         """Report now, from any thread; network faults are left to the next heartbeat.
 
         One at a time: what is older does not arrive later.
@@ -129,13 +130,15 @@ class Reporter(threading.Thread):
         with self._beating:
             return self._beat(failure, failed)
 
-    def _beat(self, failure: BaseException | str, failed: bool) -> bool:
+    def _beat(self, failure: BaseException | Public | None, failed: bool) -> bool:
         p = self.progress
-        text, code = failure, ""
+        text, code = Public(), ""
         if isinstance(failure, BaseException):
             text, code = describe(failure), code_of(failure)
+        elif failure is not None:
+            text = failure
         again = (self.faults.times, self.faults.lasts) if failed else (0, False)
-        fields, notes = _said(p), list[str]()
+        fields, notes = _said(p), list[Public]()
         with suppress(IndexError):
             while True:
                 notes.append(self._notes.popleft())
@@ -188,17 +191,17 @@ class Reporter(threading.Thread):
         self.failed = True
         self.faults.note(self.progress.round_index, error)
         self._connection.counts.failures += 1
-        self.note(logging.ERROR, f"failed: {describe(error)}")
+        self.note(logging.ERROR, Public(f"failed: {describe(error)}"))
         self.beat(error, failed=True)
         self.now("waiting", self.progress.run_id)
 
-    def tell(self, text: str) -> None:
+    def tell(self, text: Public) -> None:
         """What is no failure, and people at both ends should know: a line here, an event there."""
         log.warning("%s", text)
         self._notes.append(text)
         self.beat()
 
-    def note(self, level: int, text: str) -> None:
+    def note(self, level: int, text: Public) -> None:
         """A line of the silo's journal."""
         journal.log(level, "%s", text, extra={"silo": self._connection.session.silo_id})
 

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from domo.outside.faults import outside
+from domo.outside.text import Public
 from domo.stages.watch import Watch
 from domo_client.loop.heartbeat import NotReady, Progress, Reporter
 from domo_client.loop.pace import Pace
@@ -62,7 +64,7 @@ class Offers:
                 raise
             told = self._control.not_offered
             if offer is None and told not in ("", self._reporter.waits_for):
-                self._reporter.note(logging.WARNING, told)
+                self._reporter.note(logging.WARNING, Public(told))
                 on_wait(told)
             self._reporter.waits_for = told
             held = self._reporter.not_ready
@@ -102,17 +104,18 @@ class Offers:
         if offer is not None:
             self._refused.add((offer.run_id, offer.config.digest))
         self._reporter.now("idle", "")
-        self.decline(error.run_id, str(error), error.code)
+        self.decline(error.run_id, outside(error), error.code)
 
     def prepares(self, offer: Offer) -> None:
         """Say that this thread makes itself ready for a run."""
         self._watch.follow()
         self._reporter.progress = Progress("idle", offer.run_id)
 
-    def not_yet(self, offer: Offer, reason: str, code: str, again_s: float) -> bool:
+    def not_yet(self, offer: Offer, reason: Public, code: str, again_s: float) -> bool:
         """Say that this silo is not ready for a run, and wait; see `Silo.not_yet`."""
         held = NotReady(offer.run_id, sendable(reason), code, again_s)
-        self._reporter.note(logging.WARNING, f"run {offer.run_id}: not ready: {held.reason}")
+        text = Public(f"run {offer.run_id}: not ready: {held.reason}")
+        self._reporter.note(logging.WARNING, text)
         self._reporter.not_ready = held
         self._reporter.beat()
         until = time.monotonic() + again_s
@@ -123,9 +126,9 @@ class Offers:
             self._closed.wait(min(left, LISTEN_S))
         return True
 
-    def decline(self, run_id: str, reason: str, code: str) -> None:
+    def decline(self, run_id: str, reason: Public, code: str) -> None:
         """Say that this silo will not take part in a run, and why."""
         reason = sendable(reason)
         self._reporter.not_ready = None
-        self._reporter.note(logging.WARNING, f"run {run_id}: declined: {reason}")
+        self._reporter.note(logging.WARNING, Public(f"run {run_id}: declined: {reason}"))
         self._control.decline(run_id, reason, code)

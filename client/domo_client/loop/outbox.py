@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.model.flat import byte_view
+from domo.outside.text import Public
 from domo.training.round_data import LocalResult
 from domo.update_format import encode_result
 from domo_client.loop.heartbeat import Reporter
@@ -59,12 +60,13 @@ class Outbox:
         try:
             with residuals.reading(offer.run_id, counted) as residual:
                 if counted is not None and residual is None:
-                    self._reporter.tell(
+                    text = (
                         f"error feedback begins anew in round {assignment.round_index + 1}: what "
                         f"rounding left of the update of round {counted.round_index + 1} is not in "
                         "this silo's state folder, as after an older copy of it, or of the "
                         "coordinator's state, was restored"
                     )
+                    self._reporter.tell(Public(text))
                 left = encode_result(result, residual, dtype)
         except (DivergenceError, *SHORT) as error:
             self.has_unsaved = False

@@ -13,13 +13,14 @@ from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.logs import log_context
+from domo.outside.text import Public
 from domo.stages.now import begin, end
 from domo.training.local_round import LocalRound
 from domo.training.round_data import RoundNumbers
 from domo_client.loop.faults import Faults
 from domo_client.loop.header import Agreed
 from domo_client.loop.heartbeat import Progress, Reporter
-from domo_client.loop.outbox import Outbox
+from domo_client.loop.outbox import REFUSED, Outbox
 from domo_client.loop.outcome import Outcome
 from domo_client.loop.pace import Pace
 from domo_client.rpc.connection import Connection
@@ -27,7 +28,7 @@ from domo_client.rpc.control import LostRunError
 from domo_client.rpc.data import Fetched, Tested
 from domo_client.rpc.offer import Offer
 from domo_client.state.folder import SiloState
-from domo_client.telemetry.describe import SHORT
+from domo_client.telemetry.describe import SHORT, describe
 from domo_proto.assignment import SECTIONS, Announced, Assignment
 from domo_proto.codec import VectorId, model_digest
 
@@ -117,7 +118,7 @@ class Rounds:
         )
         self._joins = joins
         self._reporter.not_ready = None
-        text = f"run {self._offer.run_id}: enrolled with {self._samples} samples"
+        text = Public(f"run {self._offer.run_id}: enrolled with {self._samples} samples")
         self._reporter.note(logging.INFO, text)
 
     @property
@@ -151,11 +152,12 @@ class Rounds:
     def _notice_a_way_back(self, r: int) -> None:
         """After a crash a coordinator goes back one round at most; further back, it is told of."""
         if r + 1 < self._furthest:
-            self._reporter.tell(
+            text = (
                 f"run {self._offer.run_id} is now in round {r + 1}, and this silo was in round "
                 f"{self._furthest + 1} of it: the coordinator's state is older than this silo's, "
                 "as after a backup was restored. The rounds since are made again"
             )
+            self._reporter.tell(Public(text))
             self._furthest = r
         self._furthest = max(self._furthest, r)
 
@@ -169,7 +171,7 @@ class Rounds:
         run_id = self._offer.run_id
         self._state.delete_pending()
         log_context(run=None, round=None)
-        text = f"run {run_id}: {assignment.outcome.lower()}: {assignment.text}"
+        text = Public(f"run {run_id}: {assignment.outcome.lower()}: {assignment.text}")
         self._reporter.note(logging.INFO, text)
         return Outcome(run_id, assignment.outcome, assignment.text, assignment.round_index)
 
@@ -191,7 +193,7 @@ class Rounds:
         steps = assignment.num_steps if assignment.action == "TRAIN" else 0
         self._reporter.forget()
         if steps:
-            text = f"round {r + 1} of {config.num_rounds}: {steps} steps"
+            text = Public(f"round {r + 1} of {config.num_rounds}: {steps} steps")
             self._reporter.note(logging.INFO, text)
         progress = self._reporter.now("evaluating", self._offer.run_id, r, steps)
         numbers = RoundNumbers(
@@ -257,8 +259,8 @@ class Rounds:
         except ProtocolError as error:
             if not self._came_back:
                 raise
-            text = f"the numbers of model {model_index} were not taken: {error}"
-            self._reporter.note(logging.WARNING, text)
+            text = f"the numbers of model {model_index} were not taken: {describe(error)}"
+            self._reporter.note(logging.WARNING, Public(text))
         counts.begin()
 
     def _take_back(self, assignment: Assignment[Announced], rnd: LocalRound) -> None:
@@ -287,7 +289,8 @@ class Rounds:
             state, text = outcome
             took = f"{state.lower()}, {time.monotonic() - began:.1f} s"
             line = f"round {assignment.round_index + 1}: {took}"
-            self._reporter.note(logging.INFO, f"{line}: {text}" if text else line)
+            said = text if state != REFUSED else ""  # a failure, which was said
+            self._reporter.note(logging.INFO, Public(f"{line}: {said}" if said else line))
             self._on_sent(rnd, state, text)
 
     def _back_off(self) -> None:

@@ -28,6 +28,7 @@ from domo.errors import ConfigError
 from domo.meaning.value import NOTHING, Meaning
 from domo.model.flat import FlatModel, digest
 from domo.model.layout import Section
+from domo.outside.text import NO_TEXT, Public
 from domo.stages.now import end
 from domo.stages.watch import Seen, Watch
 from domo.training.batches import configure_torch
@@ -78,7 +79,7 @@ class Silo:
         self._closed = threading.Event()
         self._reporter = Reporter(connection, state.folder / "status.json", watch, tail)
         self._reporter.on_short = lambda round_index, error: self.on_short(round_index, error)
-        joined = f"joined {connection.session.address}, domo {domo.__version__}"
+        joined = Public(f"joined {connection.session.address}, domo {domo.__version__}")
         self._reporter.note(logging.INFO, joined)
         self._reporter.beat()
         self._reporter.start()
@@ -98,9 +99,9 @@ class Silo:
     ) -> None:
         if isinstance(error, Exception):
             self._reporter.beat(error)
-        self.close("" if error is None else describe(error))
+        self.close(Public() if error is None else describe(error))
 
-    def close(self, reason: str = "") -> None:
+    def close(self, reason: Public = NO_TEXT) -> None:
         """Leave the federation; a second time it is nothing."""
         end()
         self._closed.set()
@@ -166,11 +167,11 @@ class Silo:
         """Say that this thread makes itself ready for a run."""
         self._offers.prepares(offer)
 
-    def decline(self, offer: Offer, reason: str, code: str = "") -> None:
+    def decline(self, offer: Offer, reason: Public, code: str = "") -> None:
         """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
         self._offers.decline(offer.run_id, reason, code)
 
-    def not_yet(self, offer: Offer, reason: str, code: str, again_s: float) -> bool:
+    def not_yet(self, offer: Offer, reason: Public, code: str, again_s: float) -> bool:
         """Say that this silo is not ready for a run, and let time pass until it looks again.
 
         It is said until the silo enrols, declines, or has another run from `next_run`.
@@ -190,7 +191,7 @@ class Silo:
         """Say that this round failed here; it is tried again after a while."""
         self._reporter.fail(error)
 
-    def _note_damage(self, text: str) -> None:
+    def _note_damage(self, text: Public) -> None:
         """A model comes damaged again and again; it is fetched on."""
         run_id = self._reporter.progress.run_id
         self._reporter.now("waiting", run_id, self.connection.data.round_told)

@@ -11,6 +11,7 @@ from domo.meaning.value import MAX_BYTES, Meaning
 from domo.metrics.table import Measured, Sum, Table, counts, is_finite
 from domo.model.layout import Layout
 from domo.names import GARBLED, one_line
+from domo.outside.text import Public
 from domo.stages.watch import Seen
 from domo_client.rpc.offer import Offer, offer_in
 from domo_client.rpc.session import Session
@@ -28,7 +29,7 @@ PHASES = {
 
 DIRECTIVES = {pb.ABANDON_ROUND: "ABANDON_ROUND", pb.STOP_RUN: "STOP_RUN"}
 
-LogLine = tuple[int, float, str, str]
+LogLine = tuple[int, float, str, Public]
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class Control:
             _layout(answer.layout_json).check_same(layout)
             raise LayoutMismatchError("the coordinator says that the models differ")
 
-    def decline(self, run_id: str, reason: str, code: str = "") -> None:
+    def decline(self, run_id: str, reason: Public, code: str = "") -> None:
         """Say that this silo will not take part, and why."""
         self._ask("Decline", pb.DeclineRequest(run_id=run_id, reason=reason, code=code))
 

@@ -26,6 +26,7 @@ from domo.errors import (
     VersionError,
 )
 from domo.ops.words import duration
+from domo.outside.text import NO_TEXT, Public
 from domo_client.identity.look import Look
 from domo_client.rpc.line import Line
 from domo_client.telemetry.counts import Counts
@@ -54,8 +55,7 @@ READY_S = 10.0
 """How long a new connection may take before this silo stays with the one that it has."""
 MOST_INTERVAL_S, MOST_HOLD_S = 3600.0, 300.0
 """A coordinator that wants to hear less often, or to hold a call for longer, is not believed."""
-LEAST_INTERVAL_S = 0.1
-"""More often this silo does not report."""
+LEAST_INTERVAL_S = 0.1  # more often this silo does not report
 
 
 class Session:
@@ -284,7 +284,7 @@ class Session:
             self._rejoin(token)
             return call(self.token)
 
-    def close(self, reason: str = "") -> None:
+    def close(self, reason: Public = NO_TEXT) -> None:
         """Say goodbye, if anybody listens, and hang up; a second time it is nothing."""
         if self.closed:
             return

@@ -10,6 +10,7 @@ from torch import Tensor
 from domo.errors import ProtocolError
 from domo.model.flat import byte_view
 from domo.model.layout import Layout
+from domo.outside.text import Public
 from domo_client.rpc.session import Session
 from domo_client.rpc.watchdog import Watchdog
 from domo_client.state.download import Part
@@ -38,7 +39,7 @@ class Vectors:
         self._session, self._state = session, state
         self.sizes: Mapping[int, int] = {}
         self._page_locked = False
-        self.on_damage: Callable[[str], None] = lambda text: None
+        self.on_damage: Callable[[Public], None] = lambda text: None
         self._furthest: dict[str, int] = {}  # bytes of its vectors that were ever here
         self._misfits: Counter[str] = Counter()  # how often each did not fit its digest
         self._memory: dict[str, Tensor] = {}  # its vectors, by digest
@@ -153,10 +154,8 @@ class Vectors:
         self._misfits[digest] += 1
         times = self._misfits[digest]
         if times > 1 and not times & (times - 1):  # seldom, where nobody mends it
-            self.on_damage(
-                f"{where} has come {times} times and does not fit its digest: its file may be "
-                "damaged at the coordinator"
-            )
+            text = f"{where} has come {times} times and does not fit its digest: its file may be "
+            self.on_damage(Public(f"{text}damaged at the coordinator"))
 
 
 def _like(free: list[Tensor], num_bytes: int, dtype: torch.dtype, page_locked: bool) -> Tensor:

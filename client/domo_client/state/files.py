@@ -1,5 +1,6 @@
 """Files of the state folder, as all of them are written and read."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import xxhash
 
 from domo.storage import files
 from domo.storage.files import write_at
+from domo.storage.state_folder import private
 
 
 def replace(path: Path, data: bytes | memoryview, durable: bool = False) -> None:
     """Write a small file anew; nobody ever sees half of it."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as f:
+    with open(temporary, "wb", opener=private) as f:
         f.write(data)
         if durable:
             f.flush()
@@ -32,7 +34,7 @@ def write_over(path: Path, pieces: Iterable[memoryview]) -> str:
         OSError: A full disk.
     """
     hasher, end = xxhash.xxh3_128(), 0
-    path.touch()
+    os.close(private(str(path), os.O_WRONLY | os.O_CREAT))
     with path.open("r+b", buffering=0) as f:
         for data in pieces:
             hasher.update(data)

@@ -1,6 +1,7 @@
 """What a silo remembers on disk: who it is, vectors by digest, and an update not yet accepted.
 
 instance-id           random; the silo is this folder, whatever machine it is mounted on
+coordinators.json     who it is to each coordinator (`domo_client.state.identity`)
 name                  the name that it was used under last: what is below is of that silo
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
@@ -30,6 +31,7 @@ from domo.storage.files import digest_of, read_at
 from domo.storage.state_folder import lock_folder
 from domo_client.state.download import Part
 from domo_client.state.files import replace, write_over
+from domo_client.state.identity import Identities, authority_of
 from domo_client.state.residuals import Residuals
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class SiloState:
         self._lock = lock_folder(folder, "domo-client")
         self.folder = folder
         self._vectors = folder / "vectors"
-        self._vectors.mkdir(exist_ok=True)
+        self._vectors.mkdir(exist_ok=True, mode=0o700)
         for leftover in (*self._vectors.glob("*.tmp"), *folder.glob("*.tmp")):
             leftover.unlink()
         identity = folder / "instance-id"
@@ -84,6 +86,15 @@ class SiloState:
             replace(identity, secrets.token_hex(16).encode(), durable=True)
         self.instance_id = identity.read_text(encoding="ascii").strip()
         self.residuals = Residuals(folder)
+
+    def identity(self, address: str, ca: Path | None, moved_from: str = "") -> str:
+        """Who this silo is to a coordinator: see `domo_client.state.identity`."""
+        try:
+            joined = (self.folder / "joined").read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            joined = ""
+        known = Identities(self.folder, self.instance_id, joined)
+        return known.of(address, authority_of(ca), moved_from)
 
     def use_as(self, silo_id: str) -> None:
         """Be the folder of this silo: an update that another one has left unsent is not its own.

@@ -1,16 +1,19 @@
 """The silo's own log lines, for the coordinator, where the operator has agreed to that.
 
 Only domo's loggers are heard, from INFO on, and no tracebacks: a task's log lines, its prints and
-its exceptions' frames could show data.
+its exceptions' frames could show data. Of a line of domo's its words go, and of what is put into
+them numbers and what is known to be public: never a path.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from domo.names import one_line
+from domo.outside.text import Public
 from domo_client.telemetry.describe import sendable
 
 MAX_LINES = 200
@@ -38,7 +41,34 @@ class Line(NamedTuple):
     number: int
     at: float
     level: str
-    text: str
+    text: Public
+
+
+def public_message(record: logging.LogRecord) -> Public:
+    """A line of domo's as it may leave: its words, numbers, and what is known to be public.
+
+    The words of a call are domo's; what is put into them may be a path or a text of the data.
+    """
+    args: Any = record.args or ()
+    if isinstance(args, Mapping):
+        args = {key: _public(value) for key, value in args.items()}
+    else:
+        args = tuple(_public(value) for value in args)
+    words = str(record.msg)
+    return Public(words % args if args else words)
+
+
+def _public(value: object) -> object:
+    return value if isinstance(value, Public | int | float) else _Hidden()
+
+
+class _Hidden:
+    """What stays here, whatever form a line asks it in."""
+
+    def __str__(self) -> str:
+        return "..."
+
+    __repr__ = __str__
 
 
 class LogTail(logging.Handler):
@@ -62,7 +92,7 @@ class LogTail(logging.Handler):
         if getattr(record, "silo", self._silo_id) != self._silo_id:
             return
         try:
-            text = one_line(sendable(record.getMessage()))
+            text = Public(one_line(sendable(public_message(record))))
         except Exception:
             self.handleError(record)
             return

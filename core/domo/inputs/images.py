@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Bound = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+Bound = Annotated[float, Field(ge=-1e38, le=1e38, allow_inf_nan=False)]
 Side = Annotated[int, Field(ge=8, le=2048)]
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from domo.errors import DataError, MeaningMismatchError
 from domo.inputs.form import InputForm
 from domo.meaning.value import Kind, Meaning
+from domo.outside.text import public
 
 SHOWN = 12
 """Names of classes in a text."""
@@ -111,7 +112,7 @@ def check_own(own: Meaning) -> None:
     """
     if found := differences(own, own):
         texts = "; ".join(d.text for d in found)
-        raise DataError(f"{texts}. {CURES[found[0].what]}")
+        raise public(DataError(f"{texts}. {CURES[found[0].what]}"))
 
 
 def check_all(classes: Sequence[str] | None, silos: Iterable[tuple[str, Meaning]]) -> None:

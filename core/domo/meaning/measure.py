@@ -20,6 +20,8 @@ from torch import Tensor
 from domo.errors import DomoError, TaskError
 from domo.inputs.form import InputForm
 from domo.meaning.value import Kind, Meaning, first_fault
+from domo.outside.faults import kind_of_fault
+from domo.outside.text import saying, task_error
 from domo.stages.now import in_stage
 
 logger = logging.getLogger(__name__)
@@ -109,11 +111,12 @@ def said_by(task: Any, root: Path, shard: Any) -> Meaning:
         except DomoError:
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            raise TaskError(f"meaning(root, shard) of the task fails: {told}") from error
+            what = "meaning(root, shard) of the task fails: "
+            told = TaskError(f"{what}{type(error).__name__}: {error}")
+            raise saying(told, what + kind_of_fault(error)) from error
         if not isinstance(said, Meaning):
             kind = type(said).__name__
-            raise TaskError(f"meaning(root, shard) of the task has to give a Meaning, not {kind}")
+            raise task_error(f"meaning(root, shard) of the task has to give a Meaning, not {kind}")
         return said
     keys = ("classes", "version", "input_form")
     return _made(**{key: getattr(task, key, None) for key in keys})
@@ -133,7 +136,7 @@ def _made(classes: Any = None, version: Any = None, input_form: Any = None) -> M
     elif classes is not None:
         said["classes"] = tuple(str(name) for name in classes)
     if input_form is not None and not isinstance(input_form, InputForm):
-        raise TaskError(f"input_form has to be a domo.InputForm, not {type(input_form).__name__}")
+        raise task_error(f"input_form has to be a domo.InputForm, not {type(input_form).__name__}")
     try:
         return Meaning(**said, input=input_form or InputForm())
     except ValidationError as error:

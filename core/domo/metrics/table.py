@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from domo.errors import TaskError
 from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
+from domo.outside.text import task_error
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +97,11 @@ def more(before: Sum | Table | None, name: str, given: Any) -> Sum | Table:
     """
     if isinstance(given, Table):
         if before is not None and not isinstance(before, Table):
-            raise TaskError(f"{name!r} was a sum before, and is a table now")
+            raise task_error(f"{name!r} was a sum before, and is a table now")
         try:
             return given if before is None else before + given
         except ValueError as error:
-            raise TaskError(f"{name!r}: {error}") from None
+            raise task_error(f"{name!r}: {error}") from None
     try:
         total, num = map(float, given)
     except (TypeError, ValueError):
@@ -109,7 +110,7 @@ def more(before: Sum | Table | None, name: str, given: Any) -> Sum | Table:
             f"of domo.metrics; it is {given!r:.80}"
         ) from None
     if isinstance(before, Table):
-        raise TaskError(f"{name!r} was a table before, and is a sum now")
+        raise task_error(f"{name!r} was a table before, and is a sum now")
     return Sum(total, num) if before is None else Sum(before.total + total, before.num + num)
 
 
@@ -134,7 +135,7 @@ def check_measured(measured: Measured) -> None:
     check_names(measured)
     cells = sum(one.values.size for one in measured.values() if isinstance(one, Table))
     if cells > MOST_SENT:
-        raise TaskError(f"tables of {cells} cells: a silo sends {MOST_SENT} of one model at most")
+        raise task_error(f"tables of {cells} cells: a silo sends {MOST_SENT} of one model at most")
 
 
 def finite_of(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -154,7 +155,7 @@ def check_names(names: Iterable[str]) -> None:
     """
     there = list(names)
     if len(there) > MOST_METRICS:
-        raise TaskError(f"{len(there)} metrics: a run shows {MOST_METRICS} of a silo at most")
+        raise task_error(f"{len(there)} metrics: a run shows {MOST_METRICS} of a silo at most")
     bad = next((n for n in there if not isinstance(n, str) or not is_metric_name(n)), None)
     if bad is not None:
         raise TaskError(

@@ -7,9 +7,10 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from domo.errors import StrayParameterError, TaskError
+from domo.errors import StrayParameterError
 from domo.model.layout import Layout, Section, tensors_of
 from domo.model.wrappers import plain, plain_names
+from domo.outside.text import task_error
 
 
 def as_bytes(tensors: list[Tensor]) -> Tensor:
@@ -60,9 +61,9 @@ class FlatModel:
         trainable = [tensors[e.name][0] for e in self.layout.section(Section.TRAINABLE)]
         devices = {t.device for t in trainable}
         if len(devices) != 1:
-            raise TaskError(f"the model is spread over devices {sorted(map(str, devices))}")
+            raise task_error(f"the model is spread over devices {sorted(map(str, devices))}")
         if trainable[0].is_meta:
-            raise TaskError("the model is on the device meta: its parameters have no values")
+            raise task_error("the model is on the device meta: its parameters have no values")
         _check_apart(self.layout, {e.name: tensors[e.name][0] for e in self.layout.entries})
         self.params = trainable
         self.vector = torch.cat([p.detach().reshape(-1) for p in trainable])
@@ -159,7 +160,7 @@ class FlatModel:
         ]
         if changed:
             more = f" (and {len(changed) - 3} more)" if len(changed) > 3 else ""
-            raise TaskError(
+            raise task_error(
                 f"the model has changed since the run began: {'; '.join(changed[:3])}{more}. "
                 "Parameters and buffers are made in build_model and keep shape and dtype; what "
                 "need not travel is registered with persistent=False"
@@ -182,7 +183,7 @@ def _check_apart(layout: Layout, tensors: Mapping[str, Tensor]) -> None:
         own = tensors[e.name]
         first = places.setdefault(own.data_ptr(), e.name) if own.numel() else e.name
         if first != e.name and (own.requires_grad or tensors[first].requires_grad):
-            raise TaskError(
+            raise task_error(
                 f"{first} and {e.name} are two tensors in one memory, and would part in training: "
                 "make them one (b.weight = a.weight), or give the second memory of its own (clone)"
             )

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from domo.errors import LayoutMismatchError, TaskError
+from domo.errors import LayoutMismatchError
 from domo.model.wrappers import plain, plain_names
 from domo.names import one_line
+from domo.outside.text import task_error
 
 EXTRA = "_extra_state"
 """How `state_dict` calls what a module keeps beside its tensors."""
@@ -90,12 +91,12 @@ class Layout:
         entries = [_entry(name, tensor, section) for name, (tensor, section) in tensors.items()]
         if not any(e.section is Section.TRAINABLE for e in entries):
             none = "the model has no trainable parameter"
-            raise TaskError(
+            raise task_error(
                 f"{none} (requires_grad is off for all)" if tensors else f"{none}: it has no tensor"
             )
         extra = [n for n in plain(module).state_dict() if n.rpartition(".")[2] == EXTRA]
         if extra:
-            raise TaskError(
+            raise task_error(
                 f"{extra[0].rpartition('.')[0] or 'the model'} keeps state of its own "
                 "(get_extra_state), which would stay behind: only parameters and buffers travel. "
                 "Keep it in a buffer"
@@ -223,23 +224,23 @@ def _entry(name: str, tensor: Tensor, section: Section) -> Entry:
     """
     kind = "trainable parameter" if section is Section.TRAINABLE else "tensor"
     if is_lazy(tensor):
-        raise TaskError(
+        raise task_error(
             f"{kind} {name} has no shape yet (a lazy module): run a batch through the model in "
             "build_model, or give its sizes"
         )
     dtype = str(tensor.dtype).removeprefix("torch.")
     if section is Section.TRAINABLE and tensor.dtype != torch.float32:
-        raise TaskError(
+        raise task_error(
             f"{kind} {name} is {dtype}; domo keeps float32 master weights. "
             "Build the model in float32 and use autocast for lower precision."
         )
     if tensor.is_quantized or tensor.layout != torch.strided:
         what = dtype if tensor.is_quantized else "sparse"
-        raise TaskError(f"{kind} {name} is {what}, and travels only as a dense tensor")
+        raise task_error(f"{kind} {name} is {what}, and travels only as a dense tensor")
     if tensor.dtype == torch.float64 and not tensor.is_meta:
         close = tensor.detach().float().double()
         if not torch.equal(close.nan_to_num(), tensor.detach().nan_to_num()):
-            raise TaskError(
+            raise task_error(
                 f"{kind} {name} is float64 with values that float32 cannot hold, and travels as "
                 "float32: make it float32, or register it with persistent=False"
             )

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 from domo.errors import ConfigError, DomoError, TaskError
 from domo.inputs.images import ImageSettings
+from domo.outside.faults import kind_of_fault
+from domo.outside.text import saying, task_error
 from domo.tasks import models, named
 from domo.tasks.base import Task
 from domo.tasks.image_task import with_classes, with_images
 
+WHERE = "It must be on PYTHONPATH or in the current folder"
 NEEDED = ("build_model", "train_data", "loss", "evaluate")
 
 
@@ -86,7 +89,7 @@ def check_images(name: str, images: ImageSettings | None) -> None:
         TaskError: It reads no folders of images, or its model is for images of another size.
     """
     if images is not None and not is_named(name):
-        raise TaskError(
+        raise task_error(
             f"images: these are settings of named tasks on folders of images; {name} reads its "
             "data itself"
         )
@@ -116,9 +119,9 @@ def load_task(
         return with_classes(_named(base, rest, images), classes)
     check_images(name, images)
     if not colon:
-        raise TaskError(_no_such_task(name))
+        raise task_error(_no_such_task(name))
     if not base or not rest:
-        raise TaskError(f"'{name}' lacks the {'class' if base else 'module'}: write module:Class")
+        raise task_error(f"'{name}' lacks the {'class' if base else 'module'}: write module:Class")
     return _instantiate(_import(base, rest), rest, name)
 
 
@@ -132,7 +135,7 @@ def _named(base: str, parameter: str, images: ImageSettings | None) -> Task:
     if factory is named.image_folder:
         return factory(int(parameter) if parameter else None, images)
     if parameter:
-        raise TaskError(f"the task {base} takes no number: write {base}, not {base}:{parameter}")
+        raise task_error(f"the task {base} takes no number: write {base}, not {base}:{parameter}")
     task = factory()
     return task if images is None else with_images(task, base, images)
 
@@ -158,13 +161,10 @@ def _import(module_name: str, attribute: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module_name == missing or module_name.startswith(missing + ".")):
-            raise TaskError(
-                f"there is no module '{missing}'. It must be on PYTHONPATH or in the current "
-                f"folder, which is {here}"
-            ) from error
-        raise TaskError(
-            f"the module '{module_name}' could not be imported: {_describe(error)}"
-        ) from error
+            text = f"there is no module '{missing}'. {WHERE}"
+            raise saying(TaskError(f"{text}, which is {here}"), text) from error
+        text = f"the module '{module_name}' could not be imported: "
+        raise saying(TaskError(text + _describe(error)), text + kind_of_fault(error)) from error
 
 
 def _instantiate(module: ModuleType, attribute: str, name: str) -> Task:
@@ -172,11 +172,11 @@ def _instantiate(module: ModuleType, attribute: str, name: str) -> Task:
         own = [k for k, v in vars(module).items() if isinstance(v, type)]
         near = get_close_matches(attribute, own, n=1)
         hint = f" Did you mean '{module.__name__}:{near[0]}'?" if near else ""
-        raise TaskError(f"the module '{module.__name__}' has no '{attribute}'.{hint}")
+        raise task_error(f"the module '{module.__name__}' has no '{attribute}'.{hint}")
     factory: Any = getattr(module, attribute)
     if not callable(factory):
         kind = type(factory).__name__
-        raise TaskError(
+        raise task_error(
             f"'{name}' is an object of type {kind}; name a class, made without arguments"
         )
     try:
@@ -184,12 +184,11 @@ def _instantiate(module: ModuleType, attribute: str, name: str) -> Task:
     except DomoError:
         raise
     except (Exception, SystemExit) as error:
-        raise TaskError(
-            f"'{name}' could not be made by {attribute}(): {_describe(error)}"
-        ) from error
+        text = f"'{name}' could not be made by {attribute}(): "
+        raise saying(TaskError(text + _describe(error)), text + kind_of_fault(error)) from error
     lacking = [method for method in NEEDED if not callable(getattr(task, method, None))]
     if lacking:
-        raise TaskError(f"'{name}' is not a task: it lacks {', '.join(lacking)}")
+        raise task_error(f"'{name}' is not a task: it lacks {', '.join(lacking)}")
     return task
 
 

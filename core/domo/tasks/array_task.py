@@ -10,6 +10,7 @@ from torch import nn
 
 from domo.errors import DataError
 from domo.inputs.form import InputForm
+from domo.outside.text import saying
 from domo.tasks.arrays import check_folder, left_beside, read_arrays
 from domo.tasks.base import (
     VERSION,
@@ -72,8 +73,10 @@ class ArrayTask:
         if not path.is_file():
             there = left_beside(root)
             also = f"; {there}" if there else ""
-            raise DataError(
-                f"there is no train.npz in {root}. It should hold {self.data_hint}{also}"
+            text = f"It should hold {self.data_hint}"
+            raise saying(
+                DataError(f"there is no train.npz in {root}. {text}{also}"),
+                f"there is no train.npz in the data folder. {text}",
             )
         data = read_arrays(path, self.shape, len(self.classes))
         if note := left_beside(root):

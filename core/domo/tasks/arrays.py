@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from domo.errors import DataError
 from domo.names import shown
+from domo.outside.text import saying
 from domo.tasks.base import ArrayDataset
 
 Array = NDArray[Any]
@@ -25,13 +26,15 @@ def check_folder(root: Path, wanted: str) -> None:
         DataError: It does not exist, is no folder, or is empty; says what is wanted.
     """
     if not root.exists():
-        raise DataError(f"the data folder {shown(root)} does not exist. It should hold {wanted}")
+        text = f"does not exist. It should hold {wanted}"
+        raise saying(DataError(f"the data folder {shown(root)} {text}"), f"the data folder {text}")
     if not root.is_dir():
         raise DataError(
             f"{shown(root)} is a file, not a folder. --data names a folder with {wanted}"
         )
     if not any(root.iterdir()):
-        raise DataError(f"the data folder {shown(root)} is empty. It should hold {wanted}")
+        text = f"is empty. It should hold {wanted}"
+        raise saying(DataError(f"the data folder {shown(root)} {text}"), f"the data folder {text}")
 
 
 def read_arrays(path: Path, shape: tuple[int, ...], num_classes: int) -> ArrayDataset:
@@ -55,9 +58,13 @@ def read_arrays(path: Path, shape: tuple[int, ...], num_classes: int) -> ArrayDa
     if len(wrong):
         from_one = labels.min() == 1 and labels.max() == num_classes
         cure = ": they are counted from 1, so save labels - 1" if from_one else ""
-        raise DataError(
-            f"{path}: label {labels[wrong[0]]} at index {wrong[0]} is not in "
-            f"0..{num_classes - 1} ({len(wrong)} of {len(labels)} labels are not){cure}"
+        count = f"{len(wrong)} of {len(labels)} labels are not"
+        raise saying(
+            DataError(
+                f"{path}: label {labels[wrong[0]]} at index {wrong[0]} is not in "
+                f"0..{num_classes - 1} ({count}){cure}"
+            ),
+            f"labels have to be in 0..{num_classes - 1}, and {count}{cure}",
         )
     with np.errstate(over="ignore"):
         small = np.ascontiguousarray(inputs, np.float32)

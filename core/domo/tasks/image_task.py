@@ -8,11 +8,12 @@ from pathlib import Path
 
 from torch import nn
 
-from domo.errors import DataError, TaskError
+from domo.errors import DataError
 from domo.inputs.form import InputForm
 from domo.inputs.images import ImageSettings
 from domo.meaning.value import Meaning
 from domo.names import shown
+from domo.outside.text import saying, task_error
 from domo.tasks.arrays import check_folder
 from domo.tasks.augment import Augment
 from domo.tasks.base import (
@@ -104,7 +105,11 @@ class ImageTask:
             return train_shard(self.whole(root, "train"), shard)
         data = self.own_images(root, "train")
         if not len(data):
-            raise DataError(f"no training images in {root}. It should hold {self.data_hint}")
+            text = f". It should hold {self.data_hint}"
+            raise saying(
+                DataError(f"no training images in {root}{text}"),
+                f"no training images in the data folder{text}",
+            )
         return data
 
     def eval_data(self, root: Path, shard: Shard | None) -> ArrayDataset | None:
@@ -187,10 +192,10 @@ def with_images(task: Task, name: str, images: ImageSettings) -> ImageTask:
         TaskError: It reads no folders of images, or its model takes images of another form.
     """
     if not isinstance(task, ImageTask):
-        raise TaskError(f"images: the task {name} reads no folders of images: leave them out")
+        raise task_error(f"images: the task {name} reads no folders of images: leave them out")
     if images.shape != task.images.shape:
         shapes = ("x".join(map(str, s)) for s in (task.images.shape, images.shape))
-        raise TaskError(
+        raise task_error(
             f"images: the model of {name} takes {next(shapes)} (channels, height, width), and the "
             f"run asks for {next(shapes)}: leave size and channels out, or take imagefolder:"
             f"{task.num_classes}"

@@ -5,9 +5,9 @@ from functools import partial
 
 from torch import nn
 
-from domo.errors import TaskError
 from domo.inputs.images import ImageSettings
 from domo.meaning.value import MAX_CLASSES
+from domo.outside.text import task_error
 from domo.tasks import datasets, models
 from domo.tasks.array_task import ArrayTask
 from domo.tasks.augment import augmentation
@@ -76,9 +76,9 @@ def image_folder(num_classes: int | None = None, images: ImageSettings | None = 
         TaskError: No number of classes, fewer than 2, or more than can be meant.
     """
     if num_classes is None or num_classes < 2:
-        raise TaskError("imagefolder needs the number of classes in its name: imagefolder:10")
+        raise task_error("imagefolder needs the number of classes in its name: imagefolder:10")
     if num_classes > MAX_CLASSES:
-        raise TaskError(f"imagefolder:{num_classes}: a task has {MAX_CLASSES} classes at most")
+        raise task_error(f"imagefolder:{num_classes}: a task has {MAX_CLASSES} classes at most")
     images = images or ImageSettings()
     size = images.height, images.width
     model = partial(models.small_cnn, images.channels, size, num_classes, (32, 64))

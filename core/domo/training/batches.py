@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from domo.errors import TaskError
+from domo.outside.text import task_error
 from domo.seeds import generator_for
 from domo.stages import workers
 from domo.stages.now import in_stage
@@ -123,7 +123,7 @@ class BatchLoader:
         indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
         if isinstance(dataset, IterableDataset) or not indexed:
             given = "None" if dataset is None else kind.__name__
-            raise TaskError(
+            raise task_error(
                 f"{given} is no map-style dataset: it has to have a length, and items by index"
             )
         self.dataset, self._num_workers = dataset, num_workers

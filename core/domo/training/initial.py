@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from domo.errors import TaskError
 from domo.inputs.images import ImageSettings
 from domo.model.flat import FlatModel
 from domo.model.given import load_given
 from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
+from domo.outside.text import task_error
 from domo.run_config import RunConfig
 from domo.seeds import seed_for
 from domo.stages.now import in_stage
@@ -46,7 +46,7 @@ def build_initial(
     """
     module = build_model(task, seed)
     if weights is not None and (differs := load_given(module, weights)):
-        raise TaskError(f"the weights do not fit the task's model: {differs}. {CURE}")
+        raise task_error(f"the weights do not fit the task's model: {differs}. {CURE}")
     return whole(module)
 
 
@@ -75,7 +75,9 @@ def whole(module: nn.Module) -> tuple[Layout, dict[Section, Tensor]]:
     named = flat.layout.split(Section.TRAINABLE, flat.vector)
     for name, values in named.items():
         if not torch.isfinite(values).all():
-            raise TaskError(f"parameter {name} has values that are not finite: no run starts there")
+            raise task_error(
+                f"parameter {name} has values that are not finite: no run starts there"
+            )
     return flat.layout, flat.read_all()
 
 
@@ -90,5 +92,5 @@ def build_model(task: Task, seed: int) -> nn.Module:
         with in_stage("model"), task_errors("build_model() fails"):
             model: Any = task.build_model()
     if not isinstance(model, nn.Module):
-        raise TaskError(f"build_model() must give a torch.nn.Module, and gives {kind_of(model)}")
+        raise task_error(f"build_model() must give a torch.nn.Module, and gives {kind_of(model)}")
     return model

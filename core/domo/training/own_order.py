@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from domo.errors import TaskError
 from domo.ops.words import counted
+from domo.outside.text import task_error
 from domo.training.task_errors import kind_of, task_errors
 
 PLAN = "batch_plan(round_index, num_steps)"
@@ -30,9 +30,9 @@ def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> list[list[int]]
     if batches is None or not all(isinstance(b, Iterable) for b in batches):
         odd = [b for b in batches or [given] if batches is None or not isinstance(b, Iterable)]
         got = kind_of(odd[0])
-        raise TaskError(f"{MUST_GIVE}, and gives {got}")
+        raise task_error(f"{MUST_GIVE}, and gives {got}")
     if len(batches) < num_steps:
-        raise TaskError(
+        raise task_error(
             f"{PLAN} gives {counted(len(batches), 'batch', 'batches')}, and a round has "
             f"{counted(num_steps, 'step')}"
         )
@@ -40,12 +40,12 @@ def look_at_plan(plan: Any, num_samples: int, num_steps: int) -> list[list[int]]
     for batch in batches:
         indices = list(batch)
         if not indices:
-            raise TaskError(f"{PLAN} gives a batch without samples")
+            raise task_error(f"{PLAN} gives a batch without samples")
         with task_errors(MUST_GIVE):
             numbers = list(map(int, indices))
             wrong = [i for i in numbers if not -num_samples <= i < num_samples]
         if wrong:
-            raise TaskError(
+            raise task_error(
                 f"{PLAN} names sample {wrong[0]}, and there are {num_samples}: 0 to "
                 f"{num_samples - 1}"
             )

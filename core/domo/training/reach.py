@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from domo.errors import TaskError
+from domo.outside.text import task_error
 from domo.training.task_errors import kind_of
 
 
@@ -34,23 +34,23 @@ def check_loss(loss: Any, what: str) -> None:
     """
     if not isinstance(loss, Tensor):
         cure = ": leave out .item() or float()" if isinstance(loss, float) else ""
-        raise TaskError(
+        raise task_error(
             f"{what} must give one number with a gradient, as a tensor, and gives {kind_of(loss)}"
             f"{cure}"
         )
     if loss.numel() != 1:
-        raise TaskError(
+        raise task_error(
             f"{what} must give one number, and gives {kind_of(loss)}: take its mean over the batch"
         )
     if loss.is_complex() or not loss.is_floating_point():
-        raise TaskError(f"{what} must give a real number, and gives {loss.dtype}")
+        raise task_error(f"{what} must give a real number, and gives {loss.dtype}")
     if not loss.requires_grad:
-        raise TaskError(
+        raise task_error(
             f"{what} must give one number with a gradient, and this one has none: leave out "
             ".detach(), .item() and torch.no_grad()"
         )
     if not math.isfinite(float(loss.detach())):
-        raise TaskError(
+        raise task_error(
             f"{what} is {float(loss.detach())} on the first batch: look for samples that are not "
             "finite, and labels that the model has no output for"
         )

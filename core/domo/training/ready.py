@@ -4,8 +4,7 @@ The agent, the doctor, the simulation and `try_task` all look here, so that what
 the same words wherever it is found first, and never in round 50.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ from torch import Tensor, nn
 from domo.errors import ConfigError, TaskError
 from domo.methods import Hyperparameters, make_kernel
 from domo.metrics.numbers import notes_on
-from domo.metrics.table import Table
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.words import counted
+from domo.outside.faults import MORE_THAN_ONE, outside
+from domo.outside.text import saying, task_error
 from domo.run_config import RunConfig
 from domo.seeds import generator_for, seed_for
 from domo.stages.now import in_stage
@@ -29,7 +29,7 @@ from domo.training.local_round import LocalRound
 from domo.training.own_order import lone_batch, look_at_plan
 from domo.training.reach import check_loss, parameters_of
 from domo.training.round_data import RoundNumbers
-from domo.training.task_errors import MORE_THAN_ONE, by_name, kind_of, task_errors, text_of
+from domo.training.task_errors import check_first, task_errors, text_of
 from domo.training.task_round import autocast
 
 TRAIN, TESTS = "train_data(root, shard)", "eval_data(root, shard)"
@@ -146,7 +146,7 @@ def look(
             flat.read(Section.FLOAT_BUFFER)
             changed = [name for name, d in flat.frozen_digests().items() if d != frozen[name]]
             if changed:
-                raise TaskError(
+                raise task_error(
                     f"the frozen parameter {changed[0]} changes in training, and would not travel: "
                     "make what follows the model (a teacher, a mean of its weights) a buffer"
                 )
@@ -166,7 +166,7 @@ def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -
     def evaluate(model: nn.Module, given: Any) -> Mapping[str, Any]:
         with task_errors(f"{EVALUATE} fails"):
             measured: Any = task.evaluate(model, given)
-        _check_measured(measured)
+        check_first(measured, EVALUATE, CURE)
         return measured  # type: ignore[no-any-return]
 
     with task_errors(EVALUATE):
@@ -176,40 +176,16 @@ def _look_at_tests(task: Task, flat: FlatModel, tests: BatchLoader, how: Look) -
         try:
             _round(flat, how).evaluate(evaluate, [_batch("eval_data", tests, [n - 1])])
         except TaskError as error:
-            raise TaskError(
-                f"{str(error).removesuffix(f'. {MORE_THAN_ONE}')}, with a batch of one sample, "
-                f"which is the last of {n} test samples by {EVAL_BATCH}: leave one out, or mend "
-                "what needs two (GroupNorm of one channel a group does)"
-            ) from error
-    return list(notes_on(rnd.evaluation, [float(num)]).values())
-
-
-def _check_measured(measured: Any) -> None:
-    """See that `evaluate` gives metric -> (sum, count) on the first batch."""
-    if not by_name(measured):
-        raise TaskError(
-            f"{EVALUATE} gives no metric, though there are test data: {CURE}; or let eval_data "
-            "give None"
-        )
-    for name, pair in measured.items():
-        where = f"{EVALUATE}[{name!r}]"
-        if not isinstance(name, str):
-            raise TaskError(f"{where}: the name of a metric is a text")
-        if isinstance(pair, Table):
-            continue
-        if isinstance(pair, str | bytes | Mapping | Set) or not isinstance(pair, Iterable):
-            raise TaskError(f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}")
-        try:
-            total, num = map(float, pair)
-        except (TypeError, ValueError, RuntimeError):
-            raise TaskError(
-                f"{where} must be (sum, count), and is {kind_of(pair)}: {CURE}"
-            ) from None
-        if not (math.isfinite(total) and math.isfinite(num)) or num < 0:
-            raise TaskError(
-                f"{where} is ({total:g}, {num:g}) on the first batch: a sum is finite, and a count "
-                "is 0 or more"
+            tail = (
+                f", with a batch of one sample, which is the last of {n} test samples by "
+                f"{EVAL_BATCH}: leave one out, or mend what needs two (GroupNorm of one channel a "
+                "group does)"
             )
+            here, there = (
+                t.removesuffix(f". {MORE_THAN_ONE}") + tail for t in (str(error), outside(error))
+            )
+            raise saying(TaskError(here), there) from error
+    return list(notes_on(rnd.evaluation, [float(num)]).values())
 
 
 def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look) -> list[str]:
@@ -224,14 +200,14 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
     idle = [name for name, grad in grads.items() if grad is None]
     if len(idle) == len(grads):
         flat.check()  # where forward has put others in their place, that is what is wrong
-        raise TaskError(f"{LOSS} reaches no parameter of the model: is it another model's loss?")
+        raise task_error(f"{LOSS} reaches no parameter of the model: is it another model's loss?")
     on_gradients = getattr(task, "on_gradients", None)
     if on_gradients is not None:
         with task_errors("on_gradients(model) fails"):
             on_gradients(model)
     for name, grad in grads.items():
         if grad is not None and not torch.isfinite(grad.to_dense()).all():
-            raise TaskError(
+            raise task_error(
                 f"the gradient of {name} is not finite on the first batch: look for a logarithm, a "
                 "root or a quotient at 0 in the loss"
             )
@@ -283,10 +259,9 @@ def _look_at_a_lone_sample(
     except Exception as error:
         cause, why = error, text_of(error).removesuffix(f". {MORE_THAN_ONE}")
     if why:
-        raise TaskError(
-            f"{LOSS} fails with a batch of one sample, {which}: {why}. {cure} GroupNorm in place "
-            "of BatchNorm"
-        ) from cause
+        text = f"{LOSS} fails with a batch of one sample, {which}"
+        cure = f"{cure} GroupNorm in place of BatchNorm"
+        raise saying(TaskError(f"{text}: {why}. {cure}"), f"{text}. {cure}") from cause
 
 
 def _batch(what: str, data: BatchLoader, indices: Any) -> Any:

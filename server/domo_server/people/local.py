@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 
 from domo.errors import StateError
+from domo.storage.state_folder import keep_private
 from domo_server.people.credentials import new_token
 
 FILE = "admin-token"
@@ -20,7 +21,7 @@ def admin_token(state_dir: Path) -> str:
     """
     path = state_dir / FILE
     try:
-        path.touch(mode=0o600)
+        keep_private(path)
         token = path.read_text(encoding="ascii").strip()
         if not token:
             token = new_token()

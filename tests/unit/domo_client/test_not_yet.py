@@ -23,11 +23,11 @@ def test_the_coordinator_hears_of_no_file_and_no_folder() -> None:
     cause = FileNotFoundError(2, "No such file or directory", "/data/MRN 0123.dcm")
     error = TaskError(f"train_data fails: {cause}")
     error.__cause__ = cause
-    said = NotYet.of(error, Path("/data"))
+    said = NotYet.of(error)
     assert "MRN 0123" in said.here
-    assert said.elsewhere == "train_data fails: [Errno 2] No such file or directory: a file"
-    of_folder = NotYet.of(DataError("the data folder /data is empty"), Path("/data"))
-    assert of_folder.elsewhere == "the data folder --data is empty"
+    assert said.elsewhere == "the task cannot be used here; the silo's own text says more"
+    of_folder = NotYet.of(DataError("the data folder /data is empty"))
+    assert of_folder.elsewhere.startswith("the data are not what the task reads")
     assert of_folder.code == "data"
 
 
@@ -43,5 +43,6 @@ def test_a_data_folder(tmp_path: Path) -> None:
 def test_what_is_not_there_is_no_line_of_domos(tmp_path: Path) -> None:
     with pytest.raises(DataError) as raised:
         see_folder(tmp_path / "absent")
-    said = NotYet.of(raised.value.with_traceback(None), tmp_path / "absent")
+    said = NotYet.of(raised.value.with_traceback(None))
+    assert said.elsewhere == "the data folder: No such file or directory"
     assert said.here == f"the data folder {tmp_path / 'absent'}: No such file or directory"

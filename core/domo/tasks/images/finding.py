@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from domo.errors import DataError
 from domo.names import shown
+from domo.outside.text import saying
 from domo.tasks.images.classes import (
     LISTED,
     by_case,
@@ -94,11 +95,13 @@ def class_names(
         few = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         for group in by_case(names):
             few += f". By capitals alone differ {' and '.join(group)}: one class has one spelling"
-        raise DataError(
+        error = DataError(
             f"{has}. Where a silo lacks images of a class, put a classes.txt with all class names, "
             f"one a line, into {shown(root)}, or let the run list them as classes = [...]. "
             f"Here are: {few or 'none'}"
         )
+        text = f"the data folder has {classes_of(len(names))}, the task has {num_classes}"
+        raise saying(error, text)
     return names
 
 
@@ -201,7 +204,9 @@ def _list_images(folder: Path, root: Path, classes: Sequence[str]) -> Found:
             lower = right_folder(folder, classes, None)
             if lower is not None:
                 raise DataError(f"the class folders lie further down; give --data {shown(lower)}")
-            raise DataError(unknown_class(path, classes))
+            told = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
+            text = f"a folder is not a class of the task. The classes are {told}"
+            raise saying(DataError(unknown_class(path, classes)), text)
         if not walk.through(path, numbers[name]):
             notes.append(f"no images in {shown(path)}")
     walk.check()

@@ -30,7 +30,7 @@ def test_a_disk_is_named_here_with_what_to_do_and_elsewhere_by_its_kind(
     error = OSError(number, "It does not", "/srv/silo/pending.bin")
     assert in_words(error).startswith(f"It does not (/srv/silo/pending.bin): {cure}")
     assert (code_of(error) == DISK_FULL) == is_full
-    assert describe(error) == f"OSError: [Errno {number}] It does not"
+    assert describe(error) == f"OSError ({os.strerror(number)})"
 
 
 def test_a_file_that_may_not_grow_is_an_error_that_names_it_and_no_signal(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from domo.errors import (
     IncompleteRoundError,
     RoundError,
 )
+from domo.outside.faults import NO_SHARED_MEMORY
 from domo.training.batches import BatchLoader, configure_torch, random_plan, to_device
-from domo.training.task_errors import NO_SHARED_MEMORY, text_of
+from domo.training.task_errors import text_of
 from tests.support.played.one_round import DATA, X, Y, local_round, loss_of, train
 
 

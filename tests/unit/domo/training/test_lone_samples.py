@@ -11,9 +11,10 @@ from torch.utils.data import TensorDataset
 
 import domo
 from domo.algorithm import LocalSGD
+from domo.outside.faults import MORE_THAN_ONE
 from domo.run_config import RunConfig
 from domo.training.batches import random_plan
-from domo.training.task_errors import MORE_THAN_ONE, text_of
+from domo.training.task_errors import text_of
 from tests.support.played.one_round import local_round
 
 LAST = "fails with a batch of one sample, which is the last of {} samples by {}: "

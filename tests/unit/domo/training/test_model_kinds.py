@@ -661,7 +661,7 @@ MEASURED: dict[str, tuple[Any, str]] = {
         measured({"accuracy": torch.ones(8)}),
         "['accuracy'] must be (sum, count), and is a tensor of shape [8]",
     ),
-    "evaluate: a text": (measured({"accuracy": "12"}), "must be (sum, count), and is '12'"),
+    "evaluate: a text": (measured({"accuracy": "12"}), "must be (sum, count), and is a text"),
     "evaluate: a dict of dicts": (
         measured({"all": {"accuracy": (3, 8)}}),
         "['all'] must be (sum, count), and is an object of type dict",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from domo.names import MOST_TEXT
+from domo.outside.text import Public
 from domo_client.telemetry.log_tail import (
     LINES_PER_REPORT,
     MAX_LINES,
@@ -30,8 +31,17 @@ def test_only_domos_own_lines_from_info_on(tail: LogTail) -> None:
         logging.getLogger(other).error("patient 7")
     logging.getLogger("domo_client.rpc.session").debug("patient 7")
     journal.info("round 1", extra={"silo": "site-b"})
-    assert texts(tail) == ["a file is damaged", "round 1"]
+    assert texts(tail) == ["... is damaged", "round 1"]
     assert [line.level for line in tail.unheard()] == ["WARNING", "INFO"]
+
+
+def test_words_and_numbers_go_and_what_is_put_into_them_stays(tail: LogTail) -> None:
+    log = logging.getLogger("domo.tasks.images.reading")
+    log.warning("left out in %s: %d files, as %r", "/data/Doe", 3, ValueError("Doe"))
+    log.warning("%(what)s of %(n)d", {"what": "Doe", "n": 2})
+    log.warning("silo %s", Public("site-a"))
+    log.warning("100 %")
+    assert texts(tail) == ["left out in ...: 3 files, as ...", "... of 2", "silo site-a", "100 %"]
 
 
 def test_no_traceback_and_no_long_line(tail: LogTail) -> None:
