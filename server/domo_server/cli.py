@@ -109,7 +109,7 @@ def main_command(
 def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     """Say where it listens; a link that logs in is for a terminal, and for no log file."""
     from domo.api.client import DASHBOARD
-    from domo.remote.admin import default_token_file
+    from domo.remote.token import default_token_file
     from domo.remote.which import here
     from domo_server.config import DEFAULT_DASHBOARD
 

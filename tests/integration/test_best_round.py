@@ -68,7 +68,7 @@ def test_a_deployed_run_chooses_and_stops_as_a_simulated_one(
         points = {p["model_index"]: p["metrics"] for p in told["metrics"]}
         assert points == {r.model_index: r.metrics for r in result.history}
 
-        with Client(server.url) as client:
+        with Client(server.url, server.token) as client:
             path = client.download_model("1-r", tmp_path, best=True)
             tests, tables = client.tests("1-r"), client.tables("1-r", best=True)
         assert path.name == f"1-r-best-x{result.best_index}.safetensors"

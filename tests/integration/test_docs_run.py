@@ -74,7 +74,7 @@ def test_rest_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     code = block("Coordinator(")
     with testing.coordinator() as coordinator:
-        monkeypatch.setenv("DOMO_ADMIN_TOKEN", coordinator.token)
+        monkeypatch.setenv("DOMO_TOKEN", coordinator.token)
         with agents(coordinator.address, ["a", "b"], tmp_path, lambda i: options(shard=(i, 2))):
             left = run(code.replace("http://127.0.0.1:8080", coordinator.url))
     assert left["done"].state == "FINISHED"

@@ -156,6 +156,9 @@ def test_a_run_is_exported_from_its_coordinator(
                     model(inputs).sum().backward()
                     opt.step()
         server.ended()
+        nobody = export(server.run_ids[0], "--server", server.url, "--out", "o")
+        assert "this needs a person with the role auditor: give --token-file" in nobody.stderr
+        monkeypatch.setenv("DOMO_TOKEN", server.token)
         done = export(server.run_ids[0], "--server", server.url, "--format", "torch", "--out", "o")
         assert done.exit_code == 0, done.output
         nn.Linear(2, 1).load_state_dict(torch.load("o/model.pt", weights_only=True))

@@ -57,9 +57,8 @@ def own(tmp_path: Path) -> Path:
         ),
         (
             "domo stop a-run",
-            "this needs the admin's token, and there is no home folder here to look for it. It "
-            "lies in the coordinator's state folder as admin-token: give --token-file, or set "
-            "DOMO_ADMIN_TOKEN",
+            "this needs a token, and there is no home folder here: give --token-file, or set "
+            "DOMO_TOKEN. On the coordinator's machine `domo-server token create` makes tokens",
         ),
     ],
 )

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -59,15 +59,20 @@ class Coordinator(Rest):
 
     - `CoordinatorUnavailableError`: nobody answers, or the coordinator cannot for the moment;
     - `NotFoundError`: no such run, silo or model;
-    - `AccessError`: the token is missing, or not the admin's;
+    - `AccessError`: the token is missing or wrong, or its role is not enough;
     - `ConfigError`: the coordinator refuses, in its own words;
     - `ProtocolError`: what answers is no coordinator that this version understands.
 
     Args:
         url: The dashboard's address.
-        token: The admin's; only for calls that change something.
+        token: Shown with each call; reading needs none where the page is on loopback.
         timeout_s: Of one call.
+        spare: A token that is shown once the coordinator has asked for one; not with `token`.
     """
+
+    def again(self) -> Self:
+        """Another connection to the same coordinator, with the same credentials."""
+        return type(self)(self.url, self.credentials.token, spare=self.credentials.spare)
 
     # reading
 

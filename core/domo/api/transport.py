@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -43,17 +43,23 @@ class Rest:
 
     Args:
         url: The dashboard's address, as it was typed.
-        token: The admin's; only for calls that change something.
+        token: Shown with each call.
         timeout_s: Of one call.
+        spare: A token that is shown once the coordinator has asked for one; not with `token`.
     """
 
-    def __init__(self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S):
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        spare: str | None = None,
+    ):
         self.url = page_url(url)
         self.shown = masked(self.url)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.closed, self.has_token = False, bool(token)
+        self.closed, self.credentials = False, _Credentials(token, spare)
         with usable_environment():
-            self.http = httpx.Client(headers=headers, timeout=timeout_s)
+            self.http = httpx.Client(auth=self.credentials, timeout=timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +160,7 @@ class Rest:
         kind: type[DomoError] = ConfigError
         if answer.status_code >= 500:
             kind = CoordinatorUnavailableError
-        elif answer.status_code in (401, 403):
+        elif answer.status_code in (401, 403, 429):
             kind = AccessError
         elif code in ("not_found", "no_model"):
             kind = NotFoundError
@@ -166,12 +172,9 @@ class Rest:
     def _in_own_words(self, answer: httpx.Response, code: str, text: str) -> str:
         """What a refusal says, with the cure of who types commands in place of REST's."""
         if answer.status_code == 401:
-            given = (
-                "the token is not this coordinator's" if self.has_token else "no token was given"
-            )
             return (
-                f"only the admin may do this, and {given}. It lies in the coordinator's state "
-                "folder as admin-token: give --token-file, or set DOMO_ADMIN_TOKEN"
+                f"{text.partition('. Send ')[0]}: give --token-file, or set DOMO_TOKEN. On the "
+                "coordinator's machine `domo-server token create` makes tokens"
             )
         if code == "not_found":
             named = re.search(r"/api/v1/(run|silo)s/([^/]+)", answer.request.url.raw_path.decode())
@@ -190,6 +193,23 @@ def _words(code: str, text: str) -> str:
     """What a refusal says: one line, and for a config one for each of its faults."""
     head, *faults = text.split("\n") if code == INVALID_CONFIG else [text]
     return "\n  ".join([one_line(head, MOST_SAID), *map(one_line, faults[:MOST_FAULTS])])
+
+
+class _Credentials(httpx.Auth):
+    """Shows a token: at once, or once it is asked for."""
+
+    def __init__(self, token: str | None, spare: str | None):
+        self.token, self.spare = token, spare
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """One call, and another one where a token is asked for."""
+        if self.token:
+            request.headers["Authorization"] = f"Bearer {self.token}"
+        answer = yield request
+        if answer.status_code == 401 and not self.token and self.spare:
+            self.token = self.spare
+            request.headers["Authorization"] = f"Bearer {self.token}"
+            yield request
 
 
 def understood(kind: type[T], data: str | bytes) -> T:

@@ -11,7 +11,6 @@ import torch
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from torch import Tensor
 
-from domo.api.client import Coordinator
 from domo.errors import ConfigError, TaskError
 from domo.inputs.images import ImageSettings
 from domo.model.card import card_in
@@ -22,6 +21,7 @@ from domo.model.model_file import check_content, open_model, pack, save_model
 from domo.model.tensor_file import TensorFile
 from domo.names import GARBLED
 from domo.ops.console import console, say
+from domo.remote.token import reader
 from domo.remote.which import find_run
 from domo.storage.files import write_at
 from domo.tasks import load_task
@@ -182,7 +182,7 @@ def fetch(run_id: str, server: str, folder: Path, best: bool = False) -> Path:
         transient=True,
         disable=not console.is_terminal,
     )
-    with bar, Coordinator(server) as coordinator:
+    with bar, reader(server) as coordinator:
         run_id = find_run(coordinator, run_id)
         fetched = bar.add_task(f"fetching {run_id}", total=None)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from domo.api.client import DASHBOARD, Coordinator
+from domo.api.client import DASHBOARD
 from domo.api.transport import Rest
 from domo.commands.run_flags import check_device
 from domo.commands.simulate import run_and_keep
@@ -22,6 +22,7 @@ from domo.names import plain
 from domo.ops.config_file import validate
 from domo.ops.console import say
 from domo.ops.words import counted
+from domo.remote.token import reader
 from domo.remote.which import find_run
 from domo.run_config import RunConfig
 from domo.simulated import SimulationResult
@@ -177,8 +178,8 @@ def read_recording(source: str) -> Recording:
     return record
 
 
-def _fetch(url: str) -> bytes:
-    with Rest(url, timeout_s=TIMEOUT_S) as rest, rest.faults():
+def _fetch(rest: Rest, url: str) -> bytes:
+    with rest, rest.faults():
         answer = rest.http.get(url)
         rest.check(answer)
         return answer.content
@@ -187,11 +188,11 @@ def _fetch(url: str) -> bytes:
 def _read(source: str) -> bytes:
     """The record: of a URL, of a file, or of a run at the coordinator of DOMO_SERVER."""
     if "://" in source:
-        return _fetch(source)
+        return _fetch(Rest(source, timeout_s=TIMEOUT_S), source)  # with no token: it is anybody's
     path = Path(source)
     if not path.exists() and path.suffix != ".json" and len(path.parts) == 1:
-        with Coordinator(os.environ.get("DOMO_SERVER") or DASHBOARD) as coordinator:
-            return _fetch(coordinator.api(f"/runs/{find_run(coordinator, source)}/history.json"))
+        at = reader(os.environ.get("DOMO_SERVER") or DASHBOARD, timeout_s=TIMEOUT_S)
+        return _fetch(at, at.api(f"/runs/{find_run(at, source)}/history.json"))
     try:
         return path.read_bytes()
     except OSError as error:

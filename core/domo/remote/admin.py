@@ -1,7 +1,5 @@
-"""What the commands of `domo.remote.cli` do that change something, and the token that they need."""
+"""What the commands of `domo.remote.cli` do that change something."""
 
-import os
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,6 @@ from domo.ops.console import confirm, say
 from domo.ops.words import counted
 from domo.remote.which import find_run, here
 from domo.run_config import RunConfig
-from domo.storage.home import user_state
 
 REBIND = (
     "The name {silo} is bound to the state folder that it joined with. After this the next "
@@ -23,52 +20,6 @@ REBIND = (
 )
 """What is asked before a name is let go."""
 REBOUND = "the name {silo} is free for one other state folder; start its domo-client"
-
-
-def default_token_file() -> Path | None:
-    """Where a coordinator on this machine keeps the admin's token by default; None: nowhere."""
-    try:
-        return user_state("the admin's token") / "coordinator" / "admin-token"
-    except ConfigError:
-        return None
-
-
-def find_token(token_file: Path | None) -> str:
-    """The admin's token: of the file, of DOMO_ADMIN_TOKEN, or of this machine's coordinator.
-
-    Args:
-        token_file: As the flag gives it.
-
-    Raises:
-        ConfigError: There is none, or it cannot be one; says where to look.
-    """
-    told = os.environ.get("DOMO_ADMIN_TOKEN")
-    if token_file is None and told:
-        return _token(told, "DOMO_ADMIN_TOKEN")
-    path = token_file or default_token_file()
-    if path is None:
-        raise ConfigError(
-            "this needs the admin's token, and there is no home folder here to look for it. It "
-            "lies in the coordinator's state folder as admin-token: give --token-file, or set "
-            "DOMO_ADMIN_TOKEN"
-        )
-    try:
-        return _token(path.read_text(encoding="utf-8", errors="replace"), str(path))
-    except OSError as error:
-        raise ConfigError(
-            f"this needs the admin's token, and {path} cannot be read ({error.strerror}). It lies "
-            "in the coordinator's state folder as admin-token: give --token-file, or set "
-            "DOMO_ADMIN_TOKEN"
-        ) from None
-
-
-def _token(text: str, where: str) -> str:
-    if re.fullmatch(r"[!-~]+", token := text.strip()) is None:
-        raise ConfigError(
-            f"{where} holds no admin token, which is one word of plain letters, digits and signs. "
-            "It lies in the coordinator's state folder as admin-token"
-        )
-    return token
 
 
 def submit_runs(server: str, path: Path, name: str | None, token: str) -> Sequence[str]:

@@ -22,7 +22,7 @@ Server = Annotated[
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="The admin's token; DOMO_ADMIN_TOKEN, or this machine's by default."),
+    typer.Option(help="A file with a token; DOMO_TOKEN, or this machine's by default."),
 ]
 Run = Annotated[str, typer.Argument(help=RUN_IS, autocompletion=complete.runs)]
 Silo = Annotated[
@@ -38,12 +38,14 @@ Timeout = Annotated[
 
 @remote_app.command()
 @friendly_errors(OF_ERRORS)
-def status(server: Server = DASHBOARD, as_json: AsJson = False) -> None:
+def status(
+    server: Server = DASHBOARD, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
     """Show a coordinator's newest runs and its silos."""
-    from domo.api.client import Coordinator
     from domo.remote.show import show_status
+    from domo.remote.token import reader
 
-    with Coordinator(server) as coordinator:
+    with reader(server, token_file) as coordinator:
         show_status(coordinator, as_json)
 
 
@@ -65,26 +67,29 @@ def runs(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = NUM_LISTED,
     server: Server = DASHBOARD,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    from domo.api.client import Coordinator
     from domo.remote.show import show_runs
+    from domo.remote.token import reader
 
     wanted = {"state": state, "method": method, "task": task, "tags": tag}
-    with Coordinator(server) as coordinator:
+    with reader(server, token_file) as coordinator:
         show_runs(coordinator, wanted, limit, as_json, archived)
 
 
 @remote_app.command()
 @friendly_errors(OF_ERRORS)
-def run(run: Run, server: Server = DASHBOARD, as_json: AsJson = False) -> None:
+def run(
+    run: Run, server: Server = DASHBOARD, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
     """Show one run: how far it is, its numbers, its settings."""
-    from domo.api.client import Coordinator
     from domo.remote.show import show_run
+    from domo.remote.token import reader
     from domo.remote.which import find_run
 
-    with Coordinator(server) as coordinator:
+    with reader(server, token_file) as coordinator:
         show_run(coordinator, find_run(coordinator, run), as_json)
 
 
@@ -98,14 +103,15 @@ def compare(
         bool, typer.Option("--all", help="Also the settings that are the same.")
     ] = False,
     server: Server = DASHBOARD,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show runs side by side: their numbers, and the settings that differ."""
-    from domo.api.client import Coordinator
     from domo.remote.show import compare_runs
+    from domo.remote.token import reader
     from domo.remote.which import find_run
 
-    with Coordinator(server) as coordinator:
+    with reader(server, token_file) as coordinator:
         found = [find_run(coordinator, run) for run in runs]
         compare_runs(coordinator, found, all_settings, as_json)
 
@@ -122,14 +128,15 @@ def watch(
     ] = None,
     timeout: Timeout = None,
     server: Server = DASHBOARD,
+    token_file: TokenFile = None,
     as_json: JsonLines = False,
 ) -> None:
     """Follow a run until it ends; the exit code tells how."""
-    from domo.api.client import Coordinator
+    from domo.remote.token import reader
     from domo.remote.watch import watch as follow
     from domo.remote.which import find_run
 
-    with Coordinator(server) as coordinator:
+    with reader(server, token_file) as coordinator:
         run_id = None if run is None else find_run(coordinator, run)
         code = follow(coordinator, run_id, timeout, as_json)
     raise typer.Exit(code)
@@ -156,13 +163,15 @@ def events(
         bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
     ] = False,
     server: Server = DASHBOARD,
+    token_file: TokenFile = None,
     as_json: JsonLines = False,
 ) -> None:
     """Show what happened: rounds, silos that come and go, refusals and failures."""
     from domo.remote.events import show_events
+    from domo.remote.token import reader
 
     wanted = {"run_id": run, "silo_id": silo, "kinds": kind or ()}
-    show_events(server, wanted, limit, follow, as_json)
+    show_events(reader(server, token_file), wanted, limit, follow, as_json)
 
 
 @remote_app.command()
@@ -178,7 +187,7 @@ def submit(
     token_file: TokenFile = None,
 ) -> None:
     """Hand runs to a coordinator; `domo config` prints a file to start from."""
-    from domo.remote.admin import find_token
+    from domo.remote.token import find_token
     from domo.remote.watch import submit_and_watch
 
     code = submit_and_watch(server, file, run, find_token(token_file), watch, timeout)
@@ -189,7 +198,8 @@ def submit(
 @friendly_errors(OF_ERRORS)
 def pause(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Hold a run: no round closes and none begins until `domo resume`."""
-    from domo.remote.admin import find_token, pause_run
+    from domo.remote.admin import pause_run
+    from domo.remote.token import find_token
 
     pause_run(server, run, find_token(token_file), token_file)
 
@@ -198,7 +208,8 @@ def pause(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) ->
 @friendly_errors(OF_ERRORS)
 def resume(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Go on with a paused run."""
-    from domo.remote.admin import find_token, resume_run
+    from domo.remote.admin import resume_run
+    from domo.remote.token import find_token
 
     resume_run(server, run, find_token(token_file))
 
@@ -207,7 +218,8 @@ def resume(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -
 @friendly_errors(OF_ERRORS)
 def stop(run: Run, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Stop a run for good; what is committed stays."""
-    from domo.remote.admin import find_token, stop_run
+    from domo.remote.admin import stop_run
+    from domo.remote.token import find_token
 
     stop_run(server, run, find_token(token_file))
 
@@ -227,7 +239,8 @@ def edit(
     token_file: TokenFile = None,
 ) -> None:
     """Change what is said of a run: its tags, its notes, whether it is archived."""
-    from domo.remote.admin import edit_run, find_token
+    from domo.remote.admin import edit_run
+    from domo.remote.token import find_token
 
     edit_run(server, run, tag or (), untag or (), notes, archive, find_token(token_file))
 
@@ -241,7 +254,8 @@ def drop(
     token_file: TokenFile = None,
 ) -> None:
     """Leave a silo out, from the round that is open on, until `domo undrop`."""
-    from domo.remote.admin import drop_silo, find_token
+    from domo.remote.admin import drop_silo
+    from domo.remote.token import find_token
 
     drop_silo(server, silo, reason, find_token(token_file), token_file)
 
@@ -250,7 +264,8 @@ def drop(
 @friendly_errors(OF_ERRORS)
 def undrop(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Take a dropped silo back; its name stays bound to its state folder."""
-    from domo.remote.admin import find_token, undrop_silo
+    from domo.remote.admin import undrop_silo
+    from domo.remote.token import find_token
 
     undrop_silo(server, silo, find_token(token_file))
 
@@ -261,7 +276,8 @@ def rebind(
     silo: Silo, yes: Yes = False, server: Server = DASHBOARD, token_file: TokenFile = None
 ) -> None:
     """Let a silo's name be taken by another state folder, once: the old one was lost."""
-    from domo.remote.admin import find_token, rebind_silo
+    from domo.remote.admin import rebind_silo
+    from domo.remote.token import find_token
 
     rebind_silo(server, silo, find_token(token_file), yes, token_file)
 

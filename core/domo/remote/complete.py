@@ -11,6 +11,7 @@ import typer
 from domo.api.client import DASHBOARD, Coordinator
 from domo.methods import METHODS, PRESETS
 from domo.ops.words import counted
+from domo.remote.token import reader
 
 PATIENCE_S = 1.0
 """How long Tab may take where nobody answers."""
@@ -67,8 +68,9 @@ def _of_coordinator(
     context: typer.Context, incomplete: str, ask: Callable[[Coordinator], Proposals]
 ) -> list[tuple[str, str]]:
     server = context.params.get("server") or os.environ.get("DOMO_SERVER") or DASHBOARD
+    token_file = context.params.get("token_file")
     try:
-        with Coordinator(server, timeout_s=PATIENCE_S) as coordinator:
+        with reader(server, token_file, timeout_s=PATIENCE_S) as coordinator:
             return [found for found in ask(coordinator) if found[0].startswith(incomplete)]
     except Exception:  # whatever is wrong, a command says it; Tab does not
         return []

@@ -17,19 +17,19 @@ FOLLOW_S = 1.0
 
 
 def show_events(
-    server: str, wanted: Mapping[str, Any], limit: int, follow: bool, as_json: bool
+    coordinator: Coordinator, wanted: Mapping[str, Any], limit: int, follow: bool, as_json: bool
 ) -> None:
     """Print what happened, oldest first.
 
     Args:
-        server: The dashboard's address.
+        coordinator: Whose; it is hung up.
         wanted: `run_id`, `silo_id` and `kinds`; only these.
         limit: How many of those that have happened.
         follow: Go on with new ones; a coordinator that is away is waited for.
         as_json: One object on each line.
     """
     seen, away = 0, False
-    with Coordinator(server) as coordinator:
+    with coordinator:
         if wanted.get("run_id"):
             wanted = {**wanted, "run_id": find_run(coordinator, wanted["run_id"])}
         page = coordinator.events(limit=limit, **wanted)

@@ -80,7 +80,7 @@ class Watcher:
         self._timeout_s = timeout_s
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
         self._inbox: queue.SimpleQueue[StreamMessage | DomoError] = queue.SimpleQueue()
-        self._stream = Coordinator(coordinator.url)
+        self._stream = coordinator.again()
         threading.Thread(target=self._listen, name="stream", daemon=True).start()
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ def submit_and_watch(
         return DONE
     end = None if timeout_s is None else time.monotonic() + timeout_s
     codes = []
-    with Coordinator(server) as coordinator:
+    with Coordinator(server, token) as coordinator:
         for run_id in queued:
             left = None if end is None else max(0.0, end - time.monotonic())
             codes.append(watch(coordinator, run_id, left, as_json=False))

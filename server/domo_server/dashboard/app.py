@@ -18,7 +18,7 @@ from domo import __version__
 from domo.api.schema import StreamMessage
 from domo.ops.prometheus import CONTENT_TYPE
 from domo_server.dashboard.access.connections import Bounded, Listener, protocol
-from domo_server.dashboard.access.gate import Gate, requires, role_of
+from domo_server.dashboard.access.gate import Gate, requires, say_roles
 from domo_server.dashboard.access.login import login_routes
 from domo_server.dashboard.access.peer import BehindProxies
 from domo_server.dashboard.access.session import session_routes
@@ -90,11 +90,10 @@ def create_app(
     app.add_middleware(Guard, allowed_hosts=allowed_hosts)
     app.add_middleware(BehindProxies, trusted=trusted_proxies)  # the last one added is outermost
     add_error_handlers(app)
-    strict = [Depends(known_query)]
-    app.include_router(read_routes(read, streams), prefix="/api/v1", dependencies=strict)
-    app.include_router(change_routes(read, control), prefix="/api/v1", dependencies=strict)
-    app.include_router(session_routes(gate), prefix="/api/v1", dependencies=strict)
-    app.include_router(login_routes(gate))
+    below = (read_routes(read, streams), change_routes(read, control), session_routes(gate))
+    for router, prefix in (*((r, "/api/v1") for r in below), (login_routes(gate), "")):
+        say_roles(router.routes)
+        app.include_router(router, prefix=prefix)
     if metrics is not None:
         add_metrics(app, metrics)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -117,9 +116,7 @@ def create_app(
         return JSONResponse(app.openapi())
 
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for route in app.routes:
-        if isinstance(route, APIRoute) and role_of(route.dependant.dependencies) is None:
-            raise AssertionError(f"{route.path} does not say which role it needs")
+    say_roles(app.routes)
     return app
 
 
@@ -145,7 +142,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with what FastAPI cannot derive: roles and the stream's data."""
+    """The OpenAPI document, with what FastAPI cannot derive: credentials and the stream's data."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
@@ -159,21 +156,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             mode="serialization", ref_template="#/components/schemas/{model}"
         )
         parts["schemas"] = message.pop("$defs") | parts["schemas"] | {"StreamMessage": message}
-        for route in app.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema:
-                _say_role(document["paths"][route.path_format], route)
         app.openapi_schema = document
     return app.openapi_schema
-
-
-def _say_role(operations: dict[str, Any], route: APIRoute) -> None:
-    """What the dependencies of a route ask for is what the document says."""
-    role = role_of(route.dependant.dependencies)
-    for method in route.methods or ():
-        operation = operations[method.lower()]
-        operation["x-role"] = role
-        if role != "nobody":
-            operation["security"] = [{"bearer": []}, {"cookie": []}]
 
 
 class DashboardServer(uvicorn.Server):

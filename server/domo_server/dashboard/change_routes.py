@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 
 from domo.api.edit import RunEdit
@@ -15,6 +15,7 @@ from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.access.gate import requires
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.openapi_examples import answer, errors, silo_errors
+from domo_server.dashboard.strict import known_query
 from domo_server.view.interfaces import Control, ReadModel
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -39,7 +40,10 @@ def _takes(description: str, schema: Any, example: Any, required: bool = True) -
 
 def change_routes(read: ReadModel, control: Control) -> APIRouter:
     """Everything under /api/v1 that changes something."""
-    router = APIRouter(responses=errors(400, 401, 403, 429), dependencies=[requires("admin")])
+    router = APIRouter(
+        responses=errors(400, 401, 403, 429),
+        dependencies=[requires("admin"), Depends(known_query)],
+    )
     _add_run_routes(router, read, control)
     _add_silo_routes(router, read, control)
     return router

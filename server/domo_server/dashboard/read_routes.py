@@ -32,7 +32,7 @@ from domo_server.dashboard.models import RunOptions, run_options
 from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
 from domo_server.dashboard.silo_page import silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id, while_allowed
-from domo_server.dashboard.strict import Limit, WhichModel, known_kinds
+from domo_server.dashboard.strict import Limit, WhichModel, known_kinds, known_query
 from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
@@ -40,7 +40,10 @@ PARQUET = "application/vnd.apache.parquet"
 
 def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     """Everything under /api/v1 that only reads."""
-    router = APIRouter(responses=errors(400, 401, 429), dependencies=[requires("viewer")])
+    router = APIRouter(
+        responses=errors(400, 401, 429),
+        dependencies=[requires("viewer"), Depends(known_query)],
+    )
 
     async def detail(run_id: str) -> RunDetail:
         run = await read.run(run_id)

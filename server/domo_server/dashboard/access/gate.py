@@ -2,13 +2,16 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Literal
 
 from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from domo.errors import AccessError
+from domo_server.dashboard.access.origin import bearer_of, refuse_other_sites
 from domo_server.dashboard.access.peer import address_of, is_https
 from domo_server.dashboard.errors import ApiError
 from domo_server.events import kinds
@@ -63,7 +66,7 @@ class Gate:
         return found
 
     async def _find(self, request: Request) -> Person | None:
-        given = _bearer(request)
+        given = bearer_of(request)
         if given is not None:
             who: Person = await self._checked(request, given, lambda: self.people.by_token(given))
             return who
@@ -76,7 +79,7 @@ class Gate:
         """Whether who was let in would be let in again; for answers that last."""
         if request.state.person is ANYBODY:
             return True
-        given, cookie = _bearer(request), self.cookie(request)
+        given, cookie = bearer_of(request), self.cookie(request)
         try:
             if given is not None:
                 return (await self.people.by_token(given)).may("viewer")
@@ -221,50 +224,24 @@ def requires(role: Needs) -> Any:
     return Depends(_needs(role))
 
 
-def role_of(dependencies: list[Any]) -> Needs | None:
-    """The highest role that a route's dependencies ask for; None: it declares none."""
+def say_roles(routes: Iterable[BaseRoute]) -> None:
+    """Put what each route needs into the OpenAPI document: what its dependencies ask for.
+
+    Raises:
+        AssertionError: A route declares no role.
+    """
     order: tuple[Needs, ...] = ("nobody", *ROLES)
-    asked = [d.call.role for d in dependencies if isinstance(d.call, Requires)]
-    return max(asked, key=order.index, default=None)
-
-
-def refuse_other_sites(request: Request) -> None:
-    """Refuse other sites that use a person's browser.
-
-    Raises:
-        ApiError: 403; the request has no bearer and comes from another origin.
-    """
-    if _bearer(request) is None and not _same_origin(request):
-        message = (
-            "this request came with the log-in cookie from another site. Use the dashboard's "
-            "own page, or send 'Authorization: Bearer <token>'."
-        )
-        raise ApiError(403, "cross_origin", message)
-
-
-def refuse_other_sites_if_said(request: Request) -> None:
-    """The same where a browser says where a request comes from; programs need not.
-
-    Raises:
-        ApiError: 403.
-    """
-    if {"sec-fetch-site", "origin"} & set(request.headers):
-        refuse_other_sites(request)
-
-
-def _bearer(request: Request) -> str | None:
-    """The token given; other schemes are a log-in at a proxy before this."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else None
-
-
-def _same_origin(request: Request) -> bool:
-    """Whether the browser says that the page and this server have one origin."""
-    site = request.headers.get("sec-fetch-site")
-    if site is not None:
-        return site == "same-origin"
-    _, _, authority = request.headers.get("origin", "").partition("://")
-    return bool(authority) and authority == request.headers.get("host")
+    for route in routes:
+        if not isinstance(route, APIRoute):
+            continue
+        asked = [d.call.role for d in route.dependant.dependencies if isinstance(d.call, Requires)]
+        if not asked:
+            raise AssertionError(f"{route.path} does not say which role it needs")
+        role = max(asked, key=order.index)
+        said: dict[str, Any] = {"x-role": role}
+        if role != "nobody":
+            said["security"] = [{"bearer": []}, {"cookie": []}]
+        route.openapi_extra = (route.openapi_extra or {}) | said
 
 
 def cookie_name(folder: str) -> str:

@@ -6,12 +6,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from domo_server.dashboard.access.gate import (
-    Gate,
-    refuse_other_sites,
-    refuse_other_sites_if_said,
-    requires,
-)
+from domo_server.dashboard.access.gate import Gate, requires
+from domo_server.dashboard.access.origin import refuse_other_sites, refuse_other_sites_if_said
 from domo_server.dashboard.access.pages import code_page, login_page, wants_page
 from domo_server.dashboard.errors import ApiError
 from domo_server.dashboard.openapi_examples import errors, other

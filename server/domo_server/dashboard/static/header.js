@@ -104,7 +104,7 @@ function renderNoRun() {
   setText(
     byId("start-command"),
     `curl -X POST ${new URL("api/v1/runs", location.href)} ` +
-      `-H "Authorization: Bearer $DOMO_ADMIN_TOKEN" ` +
+      `-H "Authorization: Bearer $DOMO_TOKEN" ` +
       `-d '{"task": "digits", "method": "DOMO", "num_rounds": 15, "num_silos": 2}'`,
   );
 }

@@ -103,7 +103,7 @@ def test_refusals(there: Coordinator) -> None:
             ask("9 x")
     with pytest.raises(ConfigError, match="method is missing"):
         there.submit({})
-    with Coordinator(there.url) as stranger, pytest.raises(AccessError, match="only the admin"):
+    with Coordinator(there.url) as stranger, pytest.raises(AccessError, match="the role admin"):
         stranger.stop("1-fedavg")
     with pytest.raises(CoordinatorUnavailableError, match="no coordinator answers at"):
         Coordinator("http://127.0.0.1:1").status()
@@ -244,7 +244,7 @@ def test_the_example_of_the_documentation(
     federation.model_path = tmp_path / "made"
     federation.model_path.write_bytes(b"weights")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+    monkeypatch.setenv("DOMO_TOKEN", TOKEN)
     monkeypatch.chdir(tmp_path)
     with serving(federation) as (url, _):
         assert "http://127.0.0.1:8080" in code

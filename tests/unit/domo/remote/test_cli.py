@@ -25,6 +25,7 @@ from domo.errors import ConfigError, CoordinatorUnavailableError, NotFoundError
 from domo.remote import complete
 from domo.remote import events as remote
 from domo.remote.admin import rebind_silo
+from domo.remote.token import reader
 from domo.tasks import TASKS
 from tests.support.played.made_up import Federation
 from tests.support.played.people import TOKEN
@@ -62,7 +63,7 @@ def server(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.setenv("DOMO_SERVER", url)
-        monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+        monkeypatch.setenv("DOMO_TOKEN", TOKEN)
         yield url
 
 
@@ -99,7 +100,7 @@ def test_status_says_who_is_left_out_and_why(federation: Federation) -> None:
 def test_a_command_that_is_proposed_has_the_token_of_the_one_before(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("DOMO_ADMIN_TOKEN")
+    monkeypatch.delenv("DOMO_TOKEN")
     path = tmp_path / "admin token"
     path.write_text(TOKEN)
     for words in (("pause", "1-fedavg"), ("drop", "site-b")):
@@ -305,11 +306,11 @@ def test_a_cure_is_in_words_of_the_command_line(
 def test_who_is_not_the_admin_is_told_which_flag(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "another")
+    monkeypatch.setenv("DOMO_TOKEN", "another")
     told = refused(1, "drop", "site-a")
     assert told == (
-        "only the admin may do this, and the token is not this coordinator's. It lies in the "
-        "coordinator's state folder as admin-token: give --token-file, or set DOMO_ADMIN_TOKEN"
+        "this is no token of this coordinator: give --token-file, or set DOMO_TOKEN. On the "
+        "coordinator's machine `domo-server token create` makes tokens"
     )
 
 
@@ -327,17 +328,17 @@ def test_only_the_admin_changes_anything(
 ) -> None:
     changes = [("pause", "1-fedavg"), ("resume", "1-fedavg"), ("stop", "1-fedavg")]
     changes += [("drop", "site-a"), ("undrop", "site-a"), ("rebind", "site-a", "-y")]
-    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "another")
+    monkeypatch.setenv("DOMO_TOKEN", "another")
     for words in changes:
-        assert refused(1, *words).startswith("only the admin may do this")
-    monkeypatch.delenv("DOMO_ADMIN_TOKEN")
+        assert refused(1, *words).startswith("this is no token of this coordinator")
+    monkeypatch.delenv("DOMO_TOKEN")
     for words in changes:
         told = refused(2, *words, "--token-file", str(tmp_path / "none"))
-        assert told.startswith("this needs the admin's token")
+        assert told.startswith("this needs a token, and ")
     assert federation.run_list[0].state == "OPEN"
     assert federation.silo_list[0].dropped is None
     (tmp_path / "admin-token").write_text(f"{TOKEN}\n")
-    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "of-another-coordinator")
+    monkeypatch.setenv("DOMO_TOKEN", "of-another-coordinator")
     words = ("pause", "1-fedavg", "--server", server, "--token-file", str(tmp_path / "admin-token"))
     assert "paused" in domo(*words)
 
@@ -390,7 +391,9 @@ def test_follow_goes_on_through_a_restart(
 
     monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=nap))
     with pytest.raises(KeyboardInterrupt):
-        remote.show_events(f"http://127.0.0.1:{port}", {"silo_id": "site-b"}, 50, True, True)
+        remote.show_events(
+            reader(f"http://127.0.0.1:{port}"), {"silo_id": "site-b"}, 50, True, True
+        )
     second.stop()
     said = capsys.readouterr()
     assert [json.loads(line)["event_id"] for line in said.out.splitlines()] == [3, 4, 5]
@@ -449,14 +452,14 @@ def test_a_token_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for content in (b"\xff\xfe t", "t\u00e9".encode(), b"\n", b"two words"):
         path.write_bytes(content)
         told = refused(2, "stop", "1-x", "--token-file", str(path))
-        assert told.startswith(f"{path} holds no admin token")
-    monkeypatch.setenv("DOMO_ADMIN_TOKEN", "t\u00e9")
-    assert refused(2, "stop", "1-x").startswith("DOMO_ADMIN_TOKEN holds no admin token")
+        assert told.startswith(f"{path} holds no token")
+    monkeypatch.setenv("DOMO_TOKEN", "t\u00e9")
+    assert refused(2, "stop", "1-x").startswith("DOMO_TOKEN holds no token")
 
 
 @pytest.mark.parametrize("text", ["", "runs = 5", "runs = []", "[runs]", "runs = [1]"])
 def test_a_file_without_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOMO_ADMIN_TOKEN", TOKEN)
+    monkeypatch.setenv("DOMO_TOKEN", TOKEN)
     path = tmp_path / "f.toml"
     path.write_text(text)
     told = refused(2, "submit", str(path), "--server", "http://127.0.0.1:1")
