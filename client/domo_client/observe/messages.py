@@ -7,6 +7,7 @@ from typing import Self
 
 from domo.metrics.names import main_names
 from domo.metrics.numbers import numbers_of
+from domo.names import one_line
 from domo.ops.console import CURES, complain, console, in_words, say
 from domo.ops.folder_checks import human_size
 from domo.ops.words import counted
@@ -81,7 +82,7 @@ class Ui:
         """The network failed and the call will be made again."""
         if self._panel is not None:
             self._panel.trouble = text
-        self._warn(f"network: {text}", "yellow")
+        self._warn(one_line(f"network: {text}", None), "yellow")
 
     def stuck(self, text: str) -> None:
         """What is the user's does not move on, or does again."""
@@ -96,7 +97,7 @@ class Ui:
 
     def _no_place(self, text: str) -> None:
         """The run under way is not for this silo."""
-        self._warn(f"connected, and waiting: {text}", "yellow")
+        self._warn(one_line(f"connected, and waiting: {text}", None), "yellow")
 
     def stopped(self, silo_id: str) -> None:
         """Ctrl-C or SIGTERM: say what becomes of the work in hand, and how to go on."""

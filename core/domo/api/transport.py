@@ -192,7 +192,8 @@ class Rest:
 def _words(code: str, text: str) -> str:
     """What a refusal says: one line, and for a config one for each of its faults."""
     head, *faults = text.split("\n") if code == INVALID_CONFIG else [text]
-    return "\n  ".join([one_line(head, MOST_SAID), *map(one_line, faults[:MOST_FAULTS])])
+    lines = (one_line(text, MOST_SAID) for text in (head, *faults[:MOST_FAULTS]))
+    return "\n  ".join(lines)
 
 
 class _Credentials(httpx.Auth):

@@ -1,6 +1,7 @@
 """Tables for a terminal or a pipe, and what runs and silos are like in a cell."""
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,8 @@ from domo.api.schema import (
 from domo.names import one_line
 from domo.ops.console import console
 
+MOST_BROKEN = 24
+"""Characters in the first column of what has spaces: as many as it has columns."""
 NARROW = 72
 """Below so many columns a table has only those that matter most."""
 PIPE_WIDTH = 200
@@ -109,9 +112,15 @@ def make_table(first: str, *columns: str, width: int | None = None) -> Table:
     return table
 
 
-def add_row(table: Table, *cells: str | Text) -> None:
-    """A row of texts as they are: no markup, and nothing that a terminal would obey."""
-    table.add_row(*(Text(one_line(c, None)) if isinstance(c, str) else c for c in cells))
+def add_row(table: Table, first: str, *cells: str | Text) -> None:
+    """A row of texts as they are: no markup, and nothing that a terminal would obey.
+
+    The first is a name, which may be broken: what is none must not begin a line of its own.
+    """
+    name = one_line(first, None if re.fullmatch(r"\S{1,200}", first) else MOST_BROKEN)
+    table.add_row(
+        Text(name), *(Text(one_line(c, None)) if isinstance(c, str) else c for c in cells)
+    )
 
 
 def print_table(table: Table) -> None:

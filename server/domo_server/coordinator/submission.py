@@ -102,7 +102,11 @@ def check_submission(config: RunConfig) -> None:
         raise ConfigError.at("images", str(error)) from None
     if config.initial_model:
         path = Path(config.initial_model)
-        if not path.is_file():
+        try:
+            there = path.is_file()
+        except (OSError, ValueError):  # no file can be called so
+            there = False
+        if not there:
             where = "" if path.is_absolute() else f" in {Path.cwd()}, where the coordinator runs"
             raise ConfigError.at("initial_model", f"initial_model: there is no file {path}{where}")
     elif not is_named(config.task):

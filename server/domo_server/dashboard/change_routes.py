@@ -11,15 +11,18 @@ from pydantic import ValidationError
 from domo.api.edit import RunEdit
 from domo.api.schema import ENDED, RunState, RunSummary, SiloStatus
 from domo.errors import ConfigError
+from domo.names import one_line
 from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.access.gate import requires
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.openapi_examples import answer, errors, silo_errors
-from domo_server.dashboard.strict import known_query
+from domo_server.dashboard.strict import known_query, strict_json
 from domo_server.view.interfaces import Control, ReadModel
 
 MAX_CONFIG_BYTES = 1 << 20
 """Longest run config that is read."""
+MAX_KEYS = 200
+"""Of the object in a body."""
 MAX_EDIT_BYTES = 1 << 16
 MAX_REASON_BYTES = 4096
 MAX_REASON_CHARACTERS = 500
@@ -219,7 +222,7 @@ async def read_reason(request: Request) -> str:
     if not isinstance(reason, str) or len(reason) > MAX_REASON_CHARACTERS:
         message = f"reason: must be a text of at most {MAX_REASON_CHARACTERS} characters."
         raise ApiError(422, "invalid_request", message)
-    return " ".join(reason.split())
+    return one_line(reason, None)
 
 
 async def _read_object(request: Request, what: str, limit: int) -> dict[str, Any] | None:
@@ -232,12 +235,14 @@ async def _read_object(request: Request, what: str, limit: int) -> dict[str, Any
     if not body:
         return None
     try:
-        given = json.loads(body)
-    except (ValueError, RecursionError) as exc:
-        why = "it is nested too deeply" if isinstance(exc, RecursionError) else exc
-        message = f"the body is not JSON: {why}. Send the {what} as one JSON object."
+        given = strict_json(body)
+    except ValueError as exc:
+        message = f"the body is not JSON: {exc}. Send the {what} as one JSON object."
         raise ApiError(422, "invalid_request", message) from exc
     if not isinstance(given, dict):
         message = f"the body is not a JSON object. Send the {what} as one."
+        raise ApiError(422, "invalid_request", message)
+    if len(given) > MAX_KEYS:  # each that is unknown is compared with all that are known
+        message = f"the {what} has {len(given)} keys; none has more than {MAX_KEYS}."
         raise ApiError(422, "invalid_request", message)
     return given

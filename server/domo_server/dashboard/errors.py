@@ -19,7 +19,9 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from domo.api.answers import MOST_FAULTS
 from domo.errors import ConfigError, DomoError, Fault, TaskError
+from domo.names import MOST_SAID, one_line
 from domo.run_config import RunConfig
 from domo_server.dashboard.access.pages import error_page, wants_page
 
@@ -63,12 +65,26 @@ class ApiError(Exception):
 
     def response(self) -> JSONResponse:
         """The answer in the one shape."""
-        error: dict[str, Any] = {"code": self.code, "message": self.message, "status": self.status}
+        error: dict[str, Any] = {
+            "code": self.code,
+            "message": _readable(self.code, self.message),
+            "status": self.status,
+        }
         if self.cause is not None:
             error["cause"] = self.cause
         if self.fields is not None:
-            error["fields"] = self.fields
+            error["fields"] = {
+                one_line(name): [one_line(text, MOST_SAID) for text in texts[:MOST_FAULTS]]
+                for name, texts in list(self.fields.items())[:MOST_FAULTS]
+            }
         return JSONResponse({"error": error}, self.status, headers=self.headers)
+
+
+def _readable(code: str, message: str) -> str:
+    """One line, as what a caller has sent may be in it; of a config, one for each fault more."""
+    head, *faults = message.split("\n") if code == "invalid_config" else [message]
+    faults = faults[:MOST_FAULTS]
+    return "\n  ".join(one_line(text, MOST_SAID) for text in (head, *faults))
 
 
 def not_found(run_id: str) -> ApiError:

@@ -32,7 +32,15 @@ from domo_server.dashboard.models import RunOptions, run_options
 from domo_server.dashboard.openapi_examples import answer, errors, other, silo_errors
 from domo_server.dashboard.silo_page import silo_detail
 from domo_server.dashboard.stream import EventStream, StreamHub, parse_event_id, while_allowed
-from domo_server.dashboard.strict import Limit, WhichModel, known_kinds, known_query
+from domo_server.dashboard.strict import (
+    EventId,
+    Limit,
+    LineNumber,
+    RoundIndex,
+    WhichModel,
+    known_kinds,
+    known_query,
+)
 from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
@@ -100,7 +108,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def silo_log(
         silo_id: str,
-        after: Annotated[int, Query(ge=0, description="Only lines above this number.")] = 0,
+        after: LineNumber = 0,
     ) -> SiloLog:
         """The last lines of its log, if its operator shares them (`--share-log`); not kept."""
         log = await read.silo_log(silo_id)
@@ -115,7 +123,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def events(
         kinds: Annotated[Sequence[str], Depends(known_kinds)],
-        after: Annotated[int, Query(ge=0, description="Only events above this id.")] = 0,
+        after: EventId = 0,
         limit: Annotated[
             int, Query(ge=1, le=MAX_EVENTS, description="At most so many.")
         ] = NUM_EVENTS,
@@ -169,7 +177,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def rounds(
         run_id: str,
-        after: Annotated[int, Query(ge=-1, description="Only rounds above this index.")] = -1,
+        after: RoundIndex = -1,
         limit: Limit = None,
     ) -> Sequence[RoundRecord]:
         """Its rounds, oldest first: who took part, who was left out and why, training loss."""
@@ -188,7 +196,7 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
     )
     async def tests(
         run_id: str,
-        after: Annotated[int, Query(ge=-1, description="Only models above this index.")] = -1,
+        after: RoundIndex = -1,
         limit: Limit = None,
     ) -> Sequence[ModelTest]:
         """Tests of its models, oldest first: over the federation, at each silo, the spread."""

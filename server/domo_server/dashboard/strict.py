@@ -1,7 +1,9 @@
-"""What a query may say: a parameter that a route does not know is refused, not passed over."""
+"""What a request may say: what a route does not know is refused, and what no database keeps."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -10,11 +12,18 @@ from domo_server.dashboard.errors import ApiError
 from domo_server.events.kinds import KINDS
 from domo_server.view.interfaces import Which
 
+MOST_NUMBER = 2**53 - 1
+"""A whole number that all readers of JSON have exactly, and all databases."""
 MAX_ROUNDS = 1000
 """Or tests, that may be asked for at once."""
 Limit = Annotated[
     int | None,
     Query(ge=1, le=MAX_ROUNDS, description="At most so many, the first ones; all by default."),
+]
+EventId = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Only events above this id.")]
+LineNumber = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Only lines above this one.")]
+RoundIndex = Annotated[
+    int, Query(ge=-1, le=MOST_NUMBER, description="Only rounds, or models, above this index.")
 ]
 WhichModel = Annotated[Which, Query(description="The newest, or the best that was tested.")]
 
@@ -23,8 +32,12 @@ async def known_query(request: Request) -> None:
     """A dependency of every route of REST.
 
     Raises:
-        ApiError: 422; a parameter is unknown, or given twice where one counts.
+        ApiError: 422; a parameter is unknown, or given twice where one counts, or there is a
+            character 0 in the address.
     """
+    values = (value for _, value in request.query_params.multi_items())
+    if any("\0" in text for text in (request.url.path, *values)):
+        raise _refusal("there is a character 0 in the address, which nothing is called")
     given = [name for name, _ in request.query_params.multi_items()]
     if not given:
         return
@@ -82,3 +95,41 @@ async def known_kinds(
 
 def _refusal(what: str) -> ApiError:
     return ApiError(422, "invalid_request", f"{what}. Correct this and send the request again.")
+
+
+def strict_json(body: bytes | bytearray) -> Any:
+    """The JSON of a body, with texts and numbers that can be kept and sent on.
+
+    Raises:
+        ValueError: It is none; says why.
+    """
+    try:
+        found = json.loads(body, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    for text in _texts(found):
+        if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+            raise ValueError("it has half a character, or a character 0, in a text")
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no_number(f"{digits:.20}")
+
+
+def _texts(found: Any) -> Iterator[str]:
+    """All texts, and names, in what JSON has made."""
+    left = [found]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += (*one, *one.values())
+        elif isinstance(one, list):
+            left += one

@@ -11,7 +11,7 @@ import pytest
 from domo.api.schema import Event, RunDetail, Status
 from domo.api.transport import Rest, understood
 from domo.errors import DomoError, ProtocolError
-from domo.names import MOST_SAID, MOST_TEXT, one_line
+from domo.names import MOST_SAID, one_line
 from domo.remote.events import show_event
 from domo.remote.tables import local_time
 from domo_server.dashboard import openapi_examples as examples
@@ -124,7 +124,7 @@ def test_faults_of_a_config_are_a_line_each_and_none_looks_like_another() -> Non
     error = {"code": "invalid_config", "message": said}
     head, one, two = refusal({"error": error}, 422).split("\n")
     assert (head, one, two[:13]) == ("f: 2 faults", "  one", "  error: twox")
-    assert len(two) == MOST_TEXT + 2
+    assert len(two) == MOST_SAID + 2
     error["message"] = "f" + "\n fault" * 10_000
     assert refusal({"error": error}, 422).count("\n") == 50
 

@@ -144,7 +144,7 @@ def test_a_run_gets_tags_and_notes_and_leaves_the_list(federation: Federation) -
     said = domo("edit", "1", "--tag", "base line", "--tag", "old")
     assert said == "1-fedavg: tags base line, old\n"
     said = domo("edit", "fedavg", "--untag", "old", "--notes", "to beat", "--archive")
-    assert said.splitlines() == ["1-fedavg: tags base line; archived", "to beat"]
+    assert said.splitlines() == ["1-fedavg: tags base line; archived", "  to beat"]
     assert domo("runs") == "no run that is not archived; domo runs --archived has those\n"
     assert "1-fedavg" in domo("runs", "--archived", "--tag", "Base Line")
     assert domo("runs", "--archived", "--tag", "old") == "no such runs\n"
