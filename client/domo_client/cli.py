@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
-from domo.names import plain
 from domo.ops.command_app import CheckLimit, Version, make_app
 from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
@@ -27,8 +25,10 @@ from domo.ops.logs import log_context, setup_logging
 from domo.ops.terminal import at_hangup, fill_closed, has_terminal, output_may_be_lost
 from domo.outside.text import Public
 from domo.stages.stopping import end_soon, send_again, stops
-from domo.storage.home import user_cache, user_state
+from domo.storage.home import user_cache
 from domo_client.flags import Dashboard, Flags, takes_flags
+from domo_client.identity.choice import chosen, default_state, host_name, settled
+from domo_client.identity.command import enroll
 from domo_client.operator_signals import hang_up, listen
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from domo_client.doctor.checks import Setup
 
 app = make_app("domo-client")
+app.command()(enroll)
 HEALTHY_S, HEALTHY_BEATS = 30.0, 3
 """A silo is well that was heard so many seconds ago, or so many of its heartbeats."""
 AGAIN_S = 0.05
@@ -47,21 +48,6 @@ SHARED = (
 )
 LOG_TOO = "and domo's own log lines (--share-log)"
 LOG_STAYS = "log lines stay here (--share-log would send domo's own)"
-
-
-def host_name() -> str:
-    """This machine's name as a silo name."""
-    name = plain(socket.gethostname().split(".")[0])
-    return name.strip("-._") or "silo"
-
-
-def default_state(name: str) -> Path:
-    """Where a silo of this name keeps its state.
-
-    Raises:
-        ConfigError: The user has no home.
-    """
-    return user_state("the silo's state") / "silos" / name
 
 
 @app.callback(invoke_without_command=True)
@@ -77,8 +63,11 @@ def main_command(
     os.umask(0o077)  # what it remembers, and what its task leaves, is its user's
     go_on_without_log()
     setup_logging(form=flags.log_format, said=True)
+    flags = settled(flags)
     if flags.server is None:
-        raise ConfigError("which coordinator? Give --server host:port")
+        raise ConfigError(
+            "which coordinator? Give --server host:port, or enrol this silo: domo-client enroll"
+        )
     if flags.role not in ("trainer", "evaluator"):
         raise ConfigError(f"--role must be trainer or evaluator, got {flags.role!r}")
     if flags.precision not in ("float32", "bf16"):
@@ -115,7 +104,7 @@ def main_command(
         role=flags.role,
         cache=user_cache(),
     )
-    ui = Ui(["domo-client", *sys.argv[1:]], certificate_note(flags.tls))
+    ui = Ui(["domo-client", *sys.argv[1:]], lambda: certificate_note(flags.tls))
     heed_sigterm()
     at_hand: list[Silo] = []
 
@@ -209,6 +198,8 @@ def health(
     ] = None,
 ) -> None:
     """Exit 0 if the silo with this state folder was heard by its coordinator lately."""
+    if name is None and state_dir is None and (kept := chosen(None, None)) is not None:
+        state_dir = kept.folder
     path = (state_dir or default_state(name or host_name())) / "status.json"
     if not path.exists():
         raise CoordinatorUnavailableError(f"no silo has run with the state folder {path.parent}")
@@ -248,6 +239,7 @@ def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":
     setup_logging(os.environ.get("DOMO_LOG_LEVEL") or "WARNING")
     if not os.environ.get("DOMO_LOG_LEVEL"):
         logging.getLogger("domo.tasks").setLevel(logging.ERROR)  # its warnings are findings
+    flags = settled(flags)
     silo_id = flags.name or host_name()
     state_dir = flags.state_dir
     if state_dir is None:

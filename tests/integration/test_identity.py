@@ -206,12 +206,14 @@ def test_a_certificate_that_ends_ends_its_connection(home: Enrolling, tmp_path: 
     paper = home.enrolled("site-a", days=4 * SECOND)
     end = x509.load_pem_x509_certificate(paper.cert).not_valid_after_utc.timestamp()
     silo = connect(home, tmp_path, paper)
-    thread, found = waits(silo)
-    thread.join(10)
-    ((_, error),) = found
-    assert -0.1 < time.time() - end < 1.0
-    assert error.code == "certificate-expired"
+    thread, _ = waits(silo)
+    while "expired at" not in silo.connection.counts.network:  # it tries on: a new one may come
+        assert time.time() - end < 1.0
+        time.sleep(0.02)
+    assert time.time() - end > -0.1
+    assert thread.is_alive()
     silo.close()
+    thread.join(20)
 
 
 def test_calls_of_a_renewed_certificate_go_on(home: Enrolling, tmp_path: Path) -> None:

@@ -243,15 +243,16 @@ def hung_up(port: Port) -> Finding:
     return problem(text, mend)
 
 
-def fault(server: str, tls: TlsFiles, name: str) -> Finding | None:
+def fault(server: str, tls: TlsFiles, name: str, by_code: bool = False) -> Finding | None:
     """Why TLS with a coordinator fails, and does not pass by itself; None: it is not that.
 
     Args:
         server: host:port.
         tls: The files.
         name: This silo's.
+        by_code: The own certificate is that of a code.
     """
-    if (own := first_problem(own_files(tls, name))) is not None:
+    if not by_code and (own := first_problem(own_files(tls, name))) is not None:
         return own
     proxy = proxies.of_grpc(split(server)[0])
     port = Port(server, tls, proxy, tls.cert is not None)
@@ -260,6 +261,10 @@ def fault(server: str, tls: TlsFiles, name: str) -> Finding | None:
         found = first_problem(coordinators(port, shown.certificate))
         if found is not None:
             return found
+    if by_code and shown.hung_up and shown.certificate is not None:
+        text = f"{server} hangs up on this code: it was made by another coordinator"
+        mend = "ask the admin for a new one: domo-server enroll NAME; or the code is a week old"
+        return problem(text, mend)
     return hung_up(port) if shown.hung_up else None
 
 

@@ -126,5 +126,16 @@ def connect(
         connection = Connection(session, state)
         session.join()
         state.note_joined(server)
+        if tls is not None:
+            look_after(session, tls, lambda text: on_stuck(f"{silo}: {text}"))
         failed.pop_all()
     return Silo(connection, state, watch, tail, max_threads)
+
+
+def look_after(session: Session, tls: TlsFiles, tell: Callable[[str], None]) -> None:
+    """Have the files of TLS looked after until the session is closed."""
+    from domo_client.identity.renewal import Renewal
+
+    renewal = Renewal(tls, session.silo_id, session.certify, session.lines.move, tell)
+    session.on_close = renewal.stop
+    renewal.start()

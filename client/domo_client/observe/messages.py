@@ -2,9 +2,11 @@
 
 import shlex
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from domo.errors import ConfigError
 from domo.metrics.names import main_names
 from domo.metrics.numbers import numbers_of
 from domo.names import one_line
@@ -13,6 +15,7 @@ from domo.ops.folder_checks import human_size
 from domo.ops.words import counted
 from domo.training.local_round import LocalRound
 from domo.training.task_errors import told
+from domo_client.identity.kept import is_enrolled
 from domo_client.loop.faults import Faults
 from domo_client.loop.outbox import REFUSED
 from domo_client.loop.outcome import Outcome
@@ -23,16 +26,19 @@ from domo_client.rpc.offer import Offer
 from domo_proto.certificates import check_dates, read_certificates
 from domo_proto.channel import TlsFiles
 
+LATE = 4
+"""A certificate that should have been renewed by itself is worth a word in the last quarter."""
+
 
 class Ui:
     """Prints; knows nothing of the protocol. A context manager that ends the panel.
 
     Args:
         command: The command line that was typed, for the commands that are proposed.
-        certificate_note: That the silo's certificate ends soon; empty: it does not.
+        certificate_note: That the silo's certificate ends soon, as it is now; empty: it does not.
     """
 
-    def __init__(self, command: list[str], certificate_note: str = ""):
+    def __init__(self, command: list[str], certificate_note: Callable[[], str] = lambda: ""):
         self._command, self._certificate_note = command, certificate_note
         self._panel: Panel | None = None
         self._board: Board | None = None
@@ -67,8 +73,8 @@ class Ui:
         if console.is_terminal and not console.is_dumb_terminal:
             self._board = Board(console, self._panel)
             self._board.start()
-        elif self._certificate_note:
-            complain(self._certificate_note, "yellow")
+        elif note := self._certificate_note():
+            complain(note, "yellow")
 
     def _say(self, text: str, style: str | None = None) -> None:
         """A line; above the panel while there is one."""
@@ -226,13 +232,15 @@ class Ui:
 
 
 def certificate_note(tls: TlsFiles | None) -> str:
-    """That the silo's own certificate ends soon, and when; empty: it does not, or there is none.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """That the silo's own certificate ends soon, and when; empty: it does not, or there is none."""
     if tls is None or tls.cert is None:
         return ""
-    cert = read_certificates(tls.cert, "certificate")[0]
+    try:
+        cert = read_certificates(tls.cert, "certificate")[0]
+    except ConfigError as error:  # it is said where it is used
+        return str(error)
+    begin, end = cert.not_valid_before_utc.timestamp(), cert.not_valid_after_utc.timestamp()
+    if is_enrolled(tls) and end - time.time() > (end - begin) / LATE:
+        return ""  # it is renewed by itself
     found = check_dates(cert, "this silo's certificate", "have it renewed", time.time())
     return "" if found.state == "ok" else f"{found.text}; {found.mend}"

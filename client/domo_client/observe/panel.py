@@ -44,23 +44,27 @@ UNSAVED = "the update is not on disk yet and is lost; the round is made again, o
 """The same while an update is made, or waits for room on the disk."""
 
 
+NOTED_S = 10.0
+"""How often the certificate is looked at: it may be renewed."""
+
+
 class Panel:
     """What is going on, as a renderable; it may be drawn from any thread.
 
     Args:
         silo: Joined.
-        certificate_end: Of its own certificate, seconds since 1970; None: there is none.
+        certificate_note: That its own certificate ends soon, as it is now; empty: it does not.
         clock: Monotonic seconds.
     """
 
     def __init__(
         self,
         silo: Silo,
-        certificate_note: str = "",
+        certificate_note: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = time.monotonic,
     ):
         self._silo, self._clock = silo, clock
-        self._certificate_note = certificate_note
+        self._certificate_note, self._noted = certificate_note, ("", -NOTED_S)
         self.offer: Offer | None = None
         self.trouble = ""
         self.ended = ""
@@ -69,6 +73,11 @@ class Panel:
         self._at_start = (0, 0)
         self._last_bytes = {"uploading": 0, "downloading": 0}
         self._samples: deque[tuple[float, int]] = deque()
+
+    def _note(self) -> str:
+        if self._clock() - self._noted[1] >= NOTED_S:
+            self._noted = self._certificate_note(), self._clock()
+        return self._noted[0]
 
     # what is seen
 
@@ -112,7 +121,7 @@ class Panel:
         lines += [self._line(run, "", width)] if run else []
         lines += [self._line(self.ended, "", width)] if self.ended else self._doing(width)
         lines += self._flow(self._so_far(), "", width)
-        lines += self._flow([self._certificate_note], "yellow", width)
+        lines += self._flow([self._note()], "yellow", width)
         if not self.ended:
             ready = self.phase != "idle" or self.offer is None
             step = NEXT[self.phase if ready else "preparing"]

@@ -3,6 +3,7 @@
 import platform
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -92,9 +93,10 @@ class SiloMetrics:
         address = listen_address(address, "--metrics", EXAMPLE)
         self._host, port = split(address)
         self._silo: Silo | None = None
+        self._cert = None if tls is None else tls.cert
         self._expiry: float | None = None
-        if tls is not None and tls.cert is not None:
-            self._expiry = end_of_file(tls.cert, "certificate")
+        if self._cert is not None:
+            self._expiry = end_of_file(self._cert, "certificate")
         registry = process_registry()
         registry.register(AtScrape(TABLE, self._read))
         try:
@@ -130,6 +132,8 @@ class SiloMetrics:
 
     def _read(self) -> Iterator[Sample]:
         silo = self._silo
+        with suppress(ConfigError):  # half of it is written
+            self._expiry = None if self._cert is None else end_of_file(self._cert, "certificate")
         yield Sample(NAME + "certificate_expiry_timestamp_seconds", self._expiry)
         if silo is None:
             yield Sample(NAME + "connected", 0)

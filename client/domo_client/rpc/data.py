@@ -123,7 +123,7 @@ class Data:
             return fetched
 
         hold_s = self._session.long_poll_s + CALL_S
-        with self._session.line() as line:
+        with self._session.lines.now() as line:
             return self._watched(
                 lambda watch: read(watch.guard(line.fetch(request, timeout=TRANSFER_S)), watch),
                 hold_s,
@@ -196,7 +196,7 @@ class Data:
                 raise CoordinatorUnavailableError(empty(self._session.address))
             return bytes(answer)
 
-        with self._session.line() as line, self._session.counts.timed("uploading"):
+        with self._session.lines.now() as line, self._session.counts.timed("uploading"):
             response = parse(pb.SubmitResponse, self._watched(send, STALL_S))
         if response.state not in KNOWN:
             raise ProtocolError(f"the coordinator says state {response.state} of an update")

@@ -42,7 +42,7 @@ class Presence(threading.Thread):
         while not self._stopped.is_set():
             pause_s = PAUSE_S
             try:
-                with session.line() as line:
+                with session.lines.now() as line:
                     call = line.stub.Attend(pb.AttendRequest(session=session.token))
                     self._call = call
                     if self._stopped.is_set():
@@ -84,7 +84,7 @@ class Attendance:
 
     def __init__(self, session: Session):
         self._session, self._now = session, Presence(session)
-        session.on_moved = self._anew
+        session.lines.on_moved = self._anew
         self._now.start()
 
     def _anew(self) -> None:

@@ -27,8 +27,7 @@ from domo.errors import (
 )
 from domo.ops.words import duration
 from domo.outside.text import NO_TEXT, Public
-from domo_client.identity.look import Look
-from domo_client.rpc.line import Line
+from domo_client.rpc.line import Lines
 from domo_client.telemetry.counts import Counts
 from domo_client.telemetry.describe import describe, sendable
 from domo_proto import PRESENCE, PROTOCOL_VERSION
@@ -51,8 +50,8 @@ CALL_S = 30.0
 """Deadline of a control call, beyond what the coordinator may hold it."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S, JITTER_S = 0.2, 15.0, 1.0
 """Between attempts."""
-READY_S = 10.0
-"""How long a new connection may take before this silo stays with the one that it has."""
+EXPIRED = "certificate-expired"
+"""Code of what a coordinator says of an old certificate: a new one may come into its file."""
 MOST_INTERVAL_S, MOST_HOLD_S = 3600.0, 300.0
 """A coordinator that wants to hear less often, or to hold a call for longer, is not believed."""
 LEAST_INTERVAL_S = 0.1  # more often this silo does not report
@@ -83,7 +82,8 @@ class Session:
         refused: Why this silo was not let in again, as another one has its name; empty: it may.
         counts: What was done over it.
         advanced: Grows when a transfer has got further than ever: pauses begin anew.
-        on_moved: Told when calls go over a new channel.
+        lines: The channel: `with session.lines.now() as line` is for one call.
+        on_close: Called once this silo leaves.
     """
 
     def __init__(
@@ -104,10 +104,8 @@ class Session:
         self._first_connect_s = first_connect_s
         self._wants_zstd, self.zstd = compression == "zstd", False
         self.tables = False
-        self.tls, self._line = tls, Line(address, tls)
-        self._switching, self._retired = threading.Lock(), list[Line]()
-        self._look = Look(address, tls, silo_id)
-        self.on_moved: Callable[[], None] = lambda: None
+        self.lines = Lines(address, tls, silo_id)
+        self.on_close: Callable[[], None] = lambda: None
         self.token = ""
         self._lock = threading.Lock()
         self.closed = False
@@ -116,31 +114,6 @@ class Session:
         self.long_poll_s = 20.0
         self.counts = Counts()
         self.advanced = 0
-
-    def line(self) -> Line:
-        """The channel of now, for one call: `with session.line() as line`."""
-        with self._switching:
-            return self._line.begin()
-
-    def move(self) -> None:
-        """Let all new calls go over a new channel, with the files of now; those under way end.
-
-        Raises:
-            ConfigError: The files cannot be read.
-            CertificateError, CoordinatorUnavailableError: Nobody takes the new connection: all
-                stays as it is.
-        """
-        line = Line(self.address, self.tls)
-        if not line.is_ready(READY_S):
-            line.close()
-            if why := self._look.why(anew=True):
-                raise CertificateError(why)
-            raise CoordinatorUnavailableError(f"no coordinator answers at {self.address}")
-        with self._switching:
-            old, self._line = self._line, line
-        self._retired = [*self._retired[-1:], old]
-        self.on_moved()
-        old.retire()
 
     def join(self) -> None:
         """Open a session.
@@ -159,7 +132,7 @@ class Session:
         try:
             self._join()
         except CoordinatorUnavailableError as error:
-            if error.elsewhere and (why := self._look.why()):
+            if error.elsewhere and (why := self.lines.look.why()):
                 raise CertificateError(why) from None
             raise
 
@@ -210,7 +183,7 @@ class Session:
     def call(self, name: str, request: Any, hold_s: float = 0.0) -> Any:
         """One call of a control rpc, once; `hold_s` is how long the coordinator may hold it."""
         try:
-            with self.line() as line:
+            with self.lines.now() as line:
                 method = getattr(line.stub, name)
                 answer = method(request, timeout=CALL_S + hold_s, wait_for_ready=False)
             if answer is None:
@@ -235,7 +208,7 @@ class Session:
             error = state.outcome.exception() if state.outcome else None
             self.counts.network = "" if error is None else describe(error)
             unmarked = isinstance(error, CoordinatorUnavailableError) and error.elsewhere
-            text = (self._look.why() if unmarked else "") or str(error)
+            text = (self.lines.look.why() if unmarked else "") or str(error)
             wait = state.next_action.sleep if state.next_action else 0.0
             for_s = time.monotonic() - began
             so_far = f", for {duration(for_s)} now" if for_s >= 1 else ""
@@ -255,6 +228,11 @@ class Session:
             clear_frames(error.__traceback__)  # tenacity's hold the error, which holds them
             raise
 
+    def certify(self, request_pem: bytes) -> tuple[bytes, bytes]:
+        """Ask for a certificate, with the present one; returns it and its CA (PEM)."""
+        answer = self.call("Certify", pb.CertifyRequest(request_pem=request_pem))
+        return answer.certificate_pem, answer.ca_pem
+
     def _pause(self) -> Callable[[RetryCallState], float]:
         """The pause before an attempt: longer each time, unless a transfer got further since."""
         seen, failures = self.advanced, 0
@@ -269,7 +247,9 @@ class Session:
         return pause
 
     def _may_retry(self, error: BaseException) -> bool:
-        return isinstance(error, DomoError) and error.retryable and not self.closed
+        if not isinstance(error, DomoError) or self.closed:
+            return False
+        return error.retryable or (bool(self.token) and error.code == EXPIRED)
 
     def ask(self, call: Callable[[str], T]) -> T:
         """Make a call that names the session, as often as it takes."""
@@ -289,12 +269,13 @@ class Session:
         if self.closed:
             return
         self.closed = True
+        self.on_close()
         try:
             if self.token:
                 request = pb.LeaveRequest(session=self.token, reason=sendable(reason))
-                self._line.stub.Leave(request, timeout=LEAVE_S)
+                with self.lines.now() as line:
+                    line.stub.Leave(request, timeout=LEAVE_S)
         except grpc.RpcError:
             log.debug("nobody heard the goodbye")
         finally:  # also where its operator does not wait for the goodbye
-            for line in (*self._retired, self._line):
-                line.close()
+            self.lines.close()

@@ -36,7 +36,7 @@ def test_a_part_of_a_public_dataset_is_offered_where_there_is_one(
     with pytest.raises(MissingDataError) as caught:
         prepare(wanted, options())
     assert caught.value.is_public == is_public
-    ui = Ui(["domo-client", "--name", "a"], "")
+    ui = Ui(["domo-client", "--name", "a"])
     ui.needs_data(wanted, str(caught.value), caught.value.is_public)
     said = "".join(capsys.readouterr())
     assert "domo-client --name a --data DIR" in said

@@ -39,7 +39,7 @@ SERVER = ("--server", "127.0.0.1:1")
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        ((), "which coordinator? Give --server host:port"),
+        ((), "which coordinator? Give --server host:port, or enrol this silo: domo-client enroll"),
         ((*SERVER, "--role", "boss"), "--role must be trainer or evaluator, got 'boss'"),
         ((*SERVER, "--compression", "gzip"), "--compression must be none or zstd, got 'gzip'"),
         ((*SERVER, "--precision", "fp8"), "--precision must be float32 or bf16, got 'fp8'"),
@@ -189,4 +189,5 @@ def test_errors_are_one_line_and_a_code(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: which coordinator? Give --server host:port\n"
+    text = "which coordinator? Give --server host:port, or enrol this silo: domo-client enroll"
+    assert capsys.readouterr().err == f"error: {text}\n"

@@ -47,12 +47,12 @@ def test_who_does_not_wait_for_the_goodbye_hangs_up_all_the_same() -> None:
         raise KeyboardInterrupt
 
     it = Session("127.0.0.1:1", "a", "i")
-    it.token, it.line().stub.Leave = "t", interrupted
+    it.token, it.lines.now().stub.Leave = "t", interrupted
     with pytest.raises(KeyboardInterrupt):
         it.close()
     it.close()
     with pytest.raises(ValueError, match="closed channel"):
-        it.line().channel.unary_unary("/a/b")(b"")
+        it.lines.now().channel.unary_unary("/a/b")(b"")
 
 
 def test_who_is_refused_its_name_in_mid_run_asks_no_more() -> None:
