@@ -176,6 +176,7 @@ def deployed() -> Iterator[Limit]:
 UNITS: Mapping[str, float] = {
     "": 1, "ms": 1e-3, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "days": 86_400,
     "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9,
+    "%": 0.01,
 }  # fmt: skip
 
 
@@ -183,7 +184,7 @@ def quantity(text: str) -> float | None:
     """A number with its unit, such as 4 MiB, 15s, 1,000 or 2^31 - 1; None: it is none."""
     if power := re.fullmatch(r"2\^(\d+)( - 1)?", text):
         return float(2 ** int(power[1]) - bool(power[2]))
-    match = re.fullmatch(r"(-?[\d,]*\.?\d+(?:e\d+)?) ?([A-Za-z]*)", text)
+    match = re.fullmatch(r"(-?[\d,]*\.?\d+(?:e\d+)?) ?([A-Za-z]*|%)", text)
     if match is None or match[2] not in UNITS:
         return None
     return float(match[1].replace(",", "")) * UNITS[match[2]]

@@ -12,6 +12,12 @@ import yaml
 from domo.tasks import load_task
 from domo_client.given import parse_shard
 from domo_server.config import ServerConfig, load_config
+from domo_server.monitor.descriptors import (
+    MOST_PAGE_CONNECTIONS,
+    MOST_SILO_CONNECTIONS,
+    OF_REST,
+    OF_SILOS,
+)
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -198,3 +204,42 @@ def test_systemd_unit(program: str) -> None:
     assert re.search(r"^User=domo$", text, flags=re.M)
     used = set(re.findall(r"DOMO_SERVER_(\w+)=", text))
     assert used <= {name.upper() for name in ServerConfig.model_fields}
+
+
+HARDENED = {
+    "NoNewPrivileges": "yes",
+    "ProtectSystem": "strict",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "CapabilityBoundingSet": "",
+    "RestrictSUIDSGID": "yes",
+    "RestrictNamespaces": "yes",
+    "LockPersonality": "yes",
+    "SystemCallArchitectures": "native",
+    "SystemCallFilter": "@system-service",
+    "LimitCORE": "0",
+    "UMask": "0077",
+}
+
+
+def unit(program: str) -> dict[str, str]:
+    text = (DEPLOY / f"systemd/{program}.service").read_text(encoding="utf-8")
+    return dict(re.findall(r"^(\w+)=(.*)$", text, flags=re.M))
+
+
+@pytest.mark.parametrize("program", ["domo-server", "domo-client"])
+def test_what_a_service_may_do_is_bounded(program: str, compose: dict[str, Any]) -> None:
+    told = unit(program)
+    assert {key: told.get(key) for key in HARDENED} == HARDENED
+    [container] = {str(s["pids_limit"]) for s in compose["services"].values()}
+    [ulimits] = {str(s["ulimits"]) for s in compose["services"].values()}
+    nofile = int(told["LimitNOFILE"])
+    assert ulimits == str({"core": 0, "nofile": {"soft": nofile, "hard": nofile}})
+    assert int(told["TasksMax"]) <= int(container)
+
+
+def test_a_service_has_descriptors_for_all_connections_that_it_takes() -> None:
+    shares = MOST_SILO_CONNECTIONS * OF_SILOS, MOST_PAGE_CONNECTIONS * OF_REST
+    assert int(unit("domo-server")["LimitNOFILE"]) >= max(shares)
+    assert "PrivateDevices" not in unit("domo-client")  # a GPU is one
+    assert "ProtectClock" not in unit("domo-client")  # it hides them too
