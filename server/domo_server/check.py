@@ -3,7 +3,6 @@
 import shutil
 import socket
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -29,14 +28,9 @@ from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.stages.limited import Limited
 from domo.training.initial import build_model, task_of
-from domo_proto.certificates import (
-    alternative_names,
-    check_dates,
-    check_pair,
-    read_certificates,
-)
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
 from domo_server.coordinator.submission import check_submission
+from domo_server.identity.checks import certificates
 from domo_server.integrations.trackers import make_writers
 from domo_server.integrations.webhook_message import Hook
 from domo_server.startup import PORTS_TRIED, why_taken
@@ -47,7 +41,6 @@ MODELS_OF_A_RUN = 14
 model of the newest and of the best."""
 SMALL_DISK = 100_000_000
 """What is wanted beside the models: database, logs of it, the odd leftover."""
-RENEW = "have it renewed, and restart the coordinator with the new one"
 
 
 def check(path: Path, as_json: bool, file_only: bool, limit_s: float | None = None) -> int:
@@ -172,34 +165,6 @@ def dashboard_port(settings: ServerConfig) -> Iterator[Finding]:
         yield problem(f"no port is free from {DEFAULT_DASHBOARD} on", mend)
     else:
         yield ok(f"{free} is free")
-
-
-def certificates(settings: ServerConfig) -> Iterator[Finding]:
-    """The PEM files of [server.tls]: readable, fitting, valid."""
-    tls = settings.tls
-    if tls is None:
-        yield ok(f"no TLS: silos speak plain text to {settings.listen}")
-        return
-    yield from check_pair(tls.cert, tls.key)
-    try:
-        own = read_certificates(tls.cert, "cert")[0]
-    except ConfigError:
-        own = None
-    if own is not None:
-        yield check_dates(own, f"the certificate {tls.cert}", RENEW, time.time())
-        names = alternative_names(own)
-        if names:
-            yield ok(f"silos can dial {', '.join(names)}")
-        else:
-            text = f"the certificate {tls.cert} has no subject alternative name"
-            yield problem(text, "have one made with the names that silos dial; they refuse others")
-    if tls.client_ca is not None:
-        try:
-            ca = read_certificates(tls.client_ca, "client_ca")[0]
-        except ConfigError as error:
-            yield problem(str(error), "check the path, its owner and its permissions")
-        else:
-            yield check_dates(ca, f"the silos' CA {tls.client_ca}", RENEW, time.time())
 
 
 def space(

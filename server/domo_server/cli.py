@@ -5,6 +5,7 @@ cost little.
 """
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,10 +28,12 @@ from domo.ops.exit_codes import DONE, OF_STATES
 from domo.ops.logs import setup_logging
 from domo.ops.terminal import fill_closed, output_may_be_lost
 from domo.ops.words import typed
+from domo.storage.home import user_state
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.errors import from_rpc
 from domo_server.identity.commands import identity_app, pki_app
 from domo_server.people.commands import login, session_app, token_app
+from domo_server.pki_files import pki_of
 
 if TYPE_CHECKING:
     from domo_server.config import ServerConfig
@@ -204,9 +207,20 @@ def health(
     tls_ca: Annotated[Path | None, typer.Option(help="CA of its certificate.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Own certificate (mTLS).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="DOMO_SERVER_STATE_DIR", help="Where its own CA is, if no files are given."
+        ),
+    ] = None,
 ) -> None:
     """Ask the health service; exit 0 if the coordinator is serving."""
-    tls = TlsFiles(tls_ca, tls_cert, tls_key) if tls_ca or tls_cert else None
+    own = None
+    if tls_ca is None and tls_cert is None:
+        with contextlib.suppress(ConfigError):  # no home: there is no folder by default
+            pki = pki_of(state_dir or user_state("the coordinator's state") / "coordinator")
+            own = TlsFiles(pki.ca, pki.cert, pki.key) if pki.exists() else None
+    tls = TlsFiles(tls_ca, tls_cert, tls_key) if tls_ca or tls_cert else own
     with make_channel(server, tls) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:

@@ -28,7 +28,7 @@ from domo_server.dashboard.access.connections import Listener
 from domo_server.dashboard.access.gate import cookie_name
 from domo_server.dashboard.access.peer import reading_open_to
 from domo_server.events import kinds
-from domo_server.identity.own import Own
+from domo_server.identity.own import Own, nameless, nobody
 from domo_server.integrations.trackers import Follower, Writer
 from domo_server.integrations.webhooks import Webhooks
 from domo_server.monitor.descriptors import raise_limit, shares
@@ -121,6 +121,10 @@ async def run(
             ending.callback(refusals.cancel)
         rows = [await coordinator.submissions.submit_once(run, name) for name, run in named]
         run_ids = [row.run_id for row in rows]
+        if words := nameless(config):
+            coordinator.events.say(kinds.NAMELESS, words)
+        elif words := await asyncio.to_thread(nobody, coordinator.guard, held.store):
+            log.warning("%s", words)
         stalls = Watch(coordinator, config.stall_after_s)
         view = CoordinatorView(coordinator, stalls, address, tls is not None)
         hooks = Webhooks(

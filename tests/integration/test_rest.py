@@ -570,6 +570,9 @@ def test_a_silo_is_dropped_and_taken_back(app: FastAPI, federation: Federation) 
     assert federation.rebound == []
     assert post("rebind").json()["silo_id"] == "site-a"
     assert federation.rebound == ["site-a"]
+    assert post("revoke").json()["silo_id"] == "site-a"
+    assert federation.revoked == ["site-a"]
+    refused(post("revoke", "site-x"), 409, "conflict", "nobody has let site-x in")
     assert post("drop").json()["dropped"] == ""
     assert post("readmit").json()["dropped"] is None
     assert post("drop", json={}).json()["dropped"] == ""
@@ -622,6 +625,7 @@ def test_a_wrong_config_says_what_to_do(app: FastAPI) -> None:
         "/silos/site-a/drop",
         "/silos/site-a/undrop",
         "/silos/site-a/rebind",
+        "/silos/site-a/revoke",
         "/silos/site-a/readmit",
     ],
 )
@@ -995,6 +999,7 @@ def test_openapi_lists_every_route_with_examples(app: FastAPI, federation: Feder
         ("POST", "/api/v1/silos/{silo_id}/drop"),
         ("POST", "/api/v1/silos/{silo_id}/readmit"),
         ("POST", "/api/v1/silos/{silo_id}/rebind"),
+        ("POST", "/api/v1/silos/{silo_id}/revoke"),
         ("POST", "/api/v1/silos/{silo_id}/undrop"),
         ("GET", "/api/v1/events"),
         ("GET", "/api/v1/stream"),

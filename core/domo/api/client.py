@@ -167,6 +167,10 @@ class Coordinator(Rest):
         """Let the next process that joins under a silo's name have it: its state folder is lost."""
         return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/rebind")
 
+    def revoke(self, silo_id: str) -> SiloStatus:
+        """Let a silo in no more, and end its calls."""
+        return self.post(SiloStatus, f"/silos/{quoted(silo_id)}/revoke")
+
     # files and time
 
     def download_model(

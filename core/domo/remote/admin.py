@@ -10,6 +10,7 @@ from domo.errors import ConfigError
 from domo.ops.config_file import load_runs, validate, validate_all
 from domo.ops.console import confirm, say
 from domo.ops.words import counted
+from domo.remote.token import find_token
 from domo.remote.which import find_run, here
 from domo.run_config import RunConfig
 
@@ -117,6 +118,19 @@ def undrop_silo(server: str, silo_id: str, token: str) -> None:
     with Coordinator(server, token) as coordinator:
         name = coordinator.undrop(silo_id).silo_id
     say(f"{name} takes part again from the next round on")
+
+
+def revoke_silo(server: str, silo_id: str, token_file: Path | None = None) -> None:
+    """Let a silo in no more.
+
+    Raises:
+        ConfigError: There is no token.
+    """
+    with Coordinator(server, find_token(token_file)) as coordinator:
+        name = coordinator.revoke(silo_id).silo_id
+    say(f"{name} is revoked: its calls have ended, and none is answered, whatever key it has")
+    out = here("domo", "drop", name, at=server, token_file=token_file)
+    say(f"next: {out}   # runs go on without it; until then their rounds wait for it")
 
 
 def rebind_silo(

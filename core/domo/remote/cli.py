@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from domo.errors import ConfigError
 from domo.ops.console import friendly_errors
 from domo.ops.exit_codes import OF_ERRORS
 from domo.remote import complete
@@ -25,9 +26,7 @@ TokenFile = Annotated[
     typer.Option(help="A file with a token; DOMO_TOKEN, or this machine's by default."),
 ]
 Run = Annotated[str, typer.Argument(help=RUN_IS, autocompletion=complete.runs)]
-Silo = Annotated[
-    str, typer.Argument(help="As `domo status` shows it.", autocompletion=complete.silos)
-]
+Silo = Annotated[str, typer.Argument(help="As in `domo status`.", autocompletion=complete.silos)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object on each line.")]
@@ -282,12 +281,19 @@ def rebind(
     rebind_silo(server, silo, find_token(token_file), yes, token_file)
 
 
+@remote_app.command()
+@friendly_errors(OF_ERRORS)
+def revoke(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
+    """Let a silo in no more, whatever its certificate says; its calls end at once."""
+    from domo.remote.admin import revoke_silo
+
+    revoke_silo(server, silo, token_file)
+
+
 @remote_app.command(hidden=True)
 @friendly_errors(OF_ERRORS)
 def readmit(silo: Silo, server: Server = DASHBOARD, token_file: TokenFile = None) -> None:
     """Say which of the two commands that this one became is meant."""
-    from domo.errors import ConfigError
-
     raise ConfigError(
         f"readmit is two commands now. domo undrop {silo}: takes back a silo that was dropped. "
         f"domo rebind {silo}: lets its name be taken by another state folder, as its own was lost"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from domo.errors import ConfigError
 from domo_server.coordinator.queue import Queue
 from domo_server.coordinator.registry import Registry
 from domo_server.coordinator.submission import Submissions
@@ -72,6 +73,24 @@ class Coordinator:
         """Go on with what the database says is unfinished."""
         self.registry.load()
         self.queue.start()
+
+    async def revoke(self, silo_id: str, by_whom: str) -> None:
+        """Let a silo in no more, with any key, and end its calls.
+
+        Raises:
+            ConfigError: Nobody has let it in, or silos show no certificates here.
+            CoordinatorUnavailableError: The database does not answer.
+        """
+        if not self.guard.rules.mutual:
+            raise ConfigError(
+                "silos show no certificate here, so nobody can be held back by it: drop leaves "
+                f"{silo_id} out of runs"
+            )
+        if await asyncio.to_thread(self.guard.admissions.of, silo_id) is None:
+            raise ConfigError(f"nobody has let {silo_id} in, so there is nothing to revoke")
+        await asyncio.to_thread(self.guard.admissions.revoke, silo_id, by_whom)
+        self.events.say(kinds.REVOKED, f"{silo_id} was revoked by {by_whom}", silo_id=silo_id)
+        await self.guard.changed()
 
     async def shutdown(self) -> None:
         """Finish what is being written, then stop; unfinished runs go on at the next start."""

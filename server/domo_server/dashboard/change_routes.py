@@ -175,6 +175,18 @@ def _add_silo_routes(router: APIRouter, read: ReadModel, control: Control) -> No
         """
         return await change(silo_id, lambda: control.rebind(silo_id))
 
+    @router.post("/silos/{silo_id}/revoke", **plain)
+    async def revoke(silo_id: str) -> SiloStatus:
+        """Let a silo in no more, whatever its certificate says, and end its calls at once.
+
+        Of a silo that is let in and has not joined yet too. It stays in its runs: `drop` leaves
+        it out. To let it in again, enrol it anew.
+        """
+        try:
+            return await control.revoke(silo_id)
+        except ConfigError as exc:
+            raise ApiError(409, "conflict", str(exc)) from exc
+
 
 async def read_config(request: Request) -> dict[str, Any]:
     """The run config in the body.

@@ -7,7 +7,7 @@ end is compared with this machine's clock, in each call, and again and again for
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Guard:
     Args:
         admissions: Who is let in.
         repeated: Says what is refused.
-        rostered: Whether a run that has not ended names a silo. Blocks.
+        rostered: The silos that runs which have not ended name. Blocks.
         clock: Seconds since 1970.
 
     Attributes:
@@ -73,7 +73,7 @@ class Guard:
         self,
         admissions: Admissions,
         repeated: Repeated,
-        rostered: Callable[[str], bool],
+        rostered: Callable[[], Container[str]],
         clock: Callable[[], float] = time.time,
     ):
         self.admissions, self.admitted = admissions, Admitted(admissions, clock)
@@ -151,7 +151,7 @@ class Guard:
         if peer is not None and silo_id in peer.names and silo_id not in self.admitted:
             await self.changed()  # it may have been admitted just now
             new = silo_id not in self.admitted and not self.admitted.bars(silo_id, peer)
-            if new and await asyncio.to_thread(self._rostered, silo_id):
+            if new and silo_id in await asyncio.to_thread(self._rostered):
                 if not joins:
                     return
                 await asyncio.to_thread(self.admissions.admit, silo_id, ROSTER)

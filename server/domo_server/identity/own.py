@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from domo.errors import ConfigError
+from domo.ops.addresses import is_loopback
 from domo_proto.certificates import alternative_names, read_certificates
 from domo_proto.identities import fingerprint
 from domo_server.config import ServerConfig, TlsConfig
@@ -14,6 +15,7 @@ from domo_server.identity.authority import Authority
 from domo_server.identity.credentials import Credentials
 from domo_server.identity.guard import Guard
 from domo_server.pki_files import pki_of
+from domo_server.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,26 @@ def rules_of(tls: TlsConfig | None, enrols: bool) -> Rules:
         named=tls.names,
         enrols=enrols,
     )
+
+
+def nameless(config: ServerConfig) -> str:
+    """What has to be said where silos show no certificate on a public address; empty: nothing."""
+    tls = config.tls_in_use
+    if is_loopback(config.listen) or (tls is not None and tls.client_ca is not None):
+        return ""
+    return (
+        f"whoever reaches {config.listen} may join under any name that is free, and is sent the "
+        "model: silos show no certificate here. `domo-server pki init` makes a CA for that, with "
+        "[server.tls] taken out; or set client_ca to a CA of your own"
+    )
+
+
+def nobody(guard: Guard, store: Store) -> str:
+    """What has to be said where silos show certificates, and no name is let in; empty: nothing."""
+    if not guard.rules.mutual or guard.admitted.anybody or store.rostered():
+        return ""
+    verb = "enroll" if guard.rules.enrols else "admit"
+    return f"no silo is let in yet: no run names one. Let each in with: domo-server {verb} NAME"
 
 
 class Own:

@@ -177,13 +177,13 @@ class Store:
         """The last one that was queued."""
         return self._one(RunRow, select(runs).order_by(runs.c.number.desc()).limit(1))
 
-    def rostered(self, silo_id: str) -> bool:
-        """Whether a run that has not ended names a silo."""
+    def rostered(self) -> set[str]:
+        """Silos that runs which have not ended name."""
         waiting = select(runs.c.config).where(runs.c.state.not_in(ENDED))
         with self.transaction() as c:
             configs = c.execute(waiting).scalars().all()
         keys = ("roster", "required_silos", "evaluators")
-        return any(silo_id in (config.get(key) or ()) for config in configs for key in keys)
+        return {name for config in configs for key in keys for name in config.get(key) or ()}
 
     def count_runs(self) -> dict[RunState, int]:
         """How many runs are in which state; in others there are none."""

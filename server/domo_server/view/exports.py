@@ -6,7 +6,7 @@ from pathlib import Path
 import xxhash
 
 from domo.api.measured import ModelTest
-from domo.api.schema import ENDED, RoundRecord
+from domo.api.schema import ENDED, RoundRecord, SiloRound
 from domo.errors import StateError
 from domo.model.card import ModelCard, metadata_of
 from domo.model.layout import Section
@@ -22,7 +22,7 @@ from domo_server.store.kept import best_checkpoint
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
 from domo_server.view.interfaces import Which
-from domo_server.view.rows import round_record
+from domo_server.view.rows import round_record, silo_round
 
 
 def is_there(row: RunRow, which: Which) -> bool:
@@ -57,6 +57,12 @@ def rounds_of(
     if store.run(run_id) is None:
         return None
     return [round_record(row) for row in store.rounds_of(run_id, after, limit)]
+
+
+def parts_of(store: Store, run_id: str, silo_id: str, after: int) -> Sequence[SiloRound]:
+    """A silo's part in a run's rounds above an index that were its own, oldest first."""
+    parts = (silo_round(row, silo_id) for row in store.rounds_of(run_id, after))
+    return [part for part in parts if part is not None]
 
 
 def tests_of(

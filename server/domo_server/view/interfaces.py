@@ -154,6 +154,14 @@ class Control(Protocol):
         """
         ...
 
+    async def revoke(self, silo_id: str) -> SiloStatus:
+        """Let a silo in no more, with any key, and end its calls.
+
+        Raises:
+            ConfigError: Nobody has let it in, or silos show no certificates here.
+        """
+        ...
+
     async def stop(self, run_id: str) -> RunSummary:
         """Stop a run that has not ended.
 

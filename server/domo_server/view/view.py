@@ -37,7 +37,7 @@ from domo_server.view.durations import durations
 from domo_server.view.events import events_of
 from domo_server.view.interfaces import Which
 from domo_server.view.meaning import meaning_of
-from domo_server.view.rows import silo_round, summary_of
+from domo_server.view.rows import summary_of
 from domo_server.view.run_stats import RunStats, StatsOfRuns
 from domo_server.view.silos import SilosView
 from domo_server.view.stalls import stall_fields
@@ -130,10 +130,7 @@ class CoordinatorView:
 
     async def silo_rounds(self, run_id: str, silo_id: str, after: int = -1) -> Sequence[SiloRound]:
         """A silo's part in the rounds above an index that were its own, oldest first."""
-        parts = await asyncio.to_thread(
-            lambda: [silo_round(row, silo_id) for row in self._store.rounds_of(run_id, after)]
-        )
-        return [part for part in parts if part is not None]
+        return await asyncio.to_thread(exports.parts_of, self._store, run_id, silo_id, after)
 
     async def silos(self) -> Sequence[SiloStatus]:
         """All silos, by id."""
@@ -223,8 +220,7 @@ class CoordinatorView:
 
     async def _summary(self, row: RunRow) -> RunSummary:
         run_id, live = row.run_id, self._live(row)
-        config = self._configs.get(run_id) or row.run_config()
-        self._configs[run_id] = config  # it never changes
+        config = self._configs[run_id] = self._configs.get(run_id) or row.run_config()
         state, detail = row.state, row.detail
         if live is not None:  # before anything is awaited: row and run are of one instant
             detail = live.detail
@@ -245,8 +241,6 @@ class CoordinatorView:
             archived=row.archived,
             **stall_fields(stall, self._c.clock()),
         )
-
-    # changing
 
     async def submit(self, config: Mapping[str, Any]) -> RunSummary:
         """Queue a run."""
@@ -291,8 +285,14 @@ class CoordinatorView:
         await self._c.registry.rebind(silo_id)
         return await self._silo(silo_id)
 
+    async def revoke(self, silo_id: str) -> SiloStatus:
+        """Let a silo in no more."""
+        await self._c.revoke(silo_id, "the admin")
+        return await self._silo(silo_id)
+
     async def _silo(self, silo_id: str) -> SiloStatus:
-        return next(s for s in await self.silos() if s.silo_id == silo_id)
+        never = SiloStatus(silo_id=silo_id, phase="offline")
+        return next((s for s in await self.silos() if s.silo_id == silo_id), never)
 
     async def _after(self, run_id: str) -> RunSummary:
         row = await self._row(run_id)

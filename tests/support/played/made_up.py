@@ -51,6 +51,7 @@ class Federation:
             )
         ]
         self.rebound: list[str] = []
+        self.revoked: list[str] = []
         self.grpc_address = "0.0.0.0:50051"
         self.silo_list = [SiloStatus(silo_id="site-a", phase="idle", loss=float("nan"))]
         self.event_list = [
@@ -223,6 +224,12 @@ class Federation:
         (silo,) = (s for s in self.silo_list if s.silo_id == silo_id)
         self.rebound.append(silo_id)
         return silo
+
+    async def revoke(self, silo_id: str) -> SiloStatus:
+        if all(s.silo_id != silo_id for s in self.silo_list):
+            raise ConfigError(f"nobody has let {silo_id} in")
+        self.revoked.append(silo_id)
+        return next(s for s in self.silo_list if s.silo_id == silo_id)
 
     async def _move(self, run_id: str, before: RunState, after: RunState) -> RunSummary:
         run = await self.run(run_id)
