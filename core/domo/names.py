@@ -139,6 +139,11 @@ def one_line(text: str, most: int | None = MOST_TEXT) -> str:
     return line[: most - len(_CUT)].rstrip() + _CUT
 
 
+def prints(text: str) -> bool:
+    """Whether a text is one line of characters that all print, as it is."""
+    return text.isprintable() and (text.isascii() or _cleaned(text) == text)
+
+
 def printable(text: str) -> str:
     """Own text of one or several lines, without what a terminal would obey."""
     if text.isascii() and text.isprintable():

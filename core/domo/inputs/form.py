@@ -5,6 +5,8 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from domo.names import prints
+
 MAX_NAME = 200
 """Characters of a text in it."""
 MAX_NUMBERS = 1024
@@ -15,7 +17,7 @@ MAX_SIZES = 16
 
 def printable(text: str) -> str:
     """See that it is one line for people."""
-    if not text.isprintable():
+    if not prints(text):
         raise ValueError("must be one line of printable characters")
     return text
 

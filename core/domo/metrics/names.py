@@ -4,6 +4,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Literal
 
+from domo.names import prints
+
 Better = Literal["higher", "lower"]
 
 MOST_METRICS = 64
@@ -45,7 +47,7 @@ _CURES = (
 
 def is_metric_name(name: str) -> bool:
     """One printable line of 1 to MOST_NAME characters."""
-    return 0 < len(name) <= MOST_NAME and name.isprintable() and name.strip() == name
+    return 0 < len(name) <= MOST_NAME and prints(name) and name.strip() == name
 
 
 def direction(name: str) -> Better | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from domo.errors import TaskError
 from domo.metrics.names import MOST_METRICS, MOST_NAME, is_metric_name
+from domo.names import prints
 from domo.outside.text import task_error
 
 log = logging.getLogger(__name__)
@@ -218,7 +219,7 @@ def why_bad(kind: str, shape: Sequence[int], labels: Sequence[str], values: Any)
     classes = 0 if kind in ("calibration", "regression") else shape[0]
     if labels and (len(labels) != classes or len(set(labels)) < len(labels)):
         return f"a table of {classes} classes has {len(labels)} labels, or two that are the same"
-    if any(not 0 < len(x) <= MOST_LABEL or not x.isprintable() for x in labels):
+    if any(not 0 < len(x) <= MOST_LABEL or not prints(x) for x in labels):
         return f"the label of a class is one printable line of up to {MOST_LABEL} characters"
     cells = np.asarray(values, dtype=np.float64)
     if not np.isfinite(cells).all():

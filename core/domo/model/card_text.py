@@ -7,6 +7,7 @@ from typing import Any
 
 from domo.metrics.names import main_names
 from domo.model.card import ModelCard
+from domo.names import one_line
 
 MAX_ROWS = 50
 """Lines of the table of metrics; the JSON has all of them."""
@@ -126,4 +127,4 @@ def _cell(value: Any) -> str:
 
 def _plain(text: str) -> str:
     """A text that is neither markup nor more than one line: names of metrics come from silos."""
-    return re.sub(r"([\\`*\[\]|<>])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*\[\]|<>])", r"\\\1", one_line(text, None))

@@ -12,6 +12,7 @@ from domo.api.schema import (
     RoundRecord,
     RunDetail,
 )
+from domo.names import one_line
 from domo_server.dashboard.errors import no_parquet
 
 _ROUND = ("state", "opened_at", "closed_at", "duration_s", "local_lr", "reference_steps", "drift")
@@ -126,6 +127,7 @@ def _cell(value: Any) -> Any:
     """A text that a spreadsheet would take for a formula becomes plain text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    value = one_line(value, None) if isinstance(value, str) else value
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value

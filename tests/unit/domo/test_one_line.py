@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from domo.names import MOST_MARKS, MOST_TEXT, one_line, printable
+from domo.names import MOST_MARKS, MOST_TEXT, one_line, printable, prints
 from tests.support.hostile import ALPHABETS, hostile
 
 
@@ -72,3 +72,15 @@ def test_a_megabyte_of_the_worst_takes_no_time() -> None:
     for text in ("\x9d" * 1_000_000, "\x1b[" * 500_000, "\x9b0" * 500_000, "\u0335" * 1_000_000):
         one_line(text)
     assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("text", ["", "auc", "left  lung", "größe µm", "日本語", "हिन्दी"])
+def test_what_prints_as_it_is(text: str) -> None:
+    assert prints(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\n", "a\u202e", "a" + "\u0335" * 9, "\u3164", "\u0301a", "\ud800"]
+)
+def test_what_does_not(text: str) -> None:
+    assert not prints(text)
