@@ -19,7 +19,7 @@ from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
 from domo.meaning.compare import check_all
 from domo.meaning.value import NOTHING, Meaning
-from domo.metrics.numbers import notes_on, numbers_of
+from domo.metrics.numbers import notes_on, numbers_of, only_shares
 from domo.metrics.selection import Jury
 from domo.metrics.table import Measured, counts, is_finite
 from domo.model.flat import FlatModel
@@ -244,7 +244,7 @@ def _visit_silos(
         except DivergenceError as error:
             where = f"round {r + 1}, {silo.silo_id}"
             raise DivergenceError(f"{where}: {error}", error.count) from error
-        told = {name: one for name, one in rnd.evaluation.items() if counts(one)}
+        told = {k: one for k, one in only_shares(rnd.evaluation)[0].items() if counts(one)}
         for name in rnd.evaluation.keys() - told.keys():
             if not is_finite(rnd.evaluation[name]):
                 log.warning("metric %r of x_%d is not finite at %s", name, r, silo.silo_id)

@@ -139,3 +139,20 @@ def test_all_that_grow_together_go_on(tmp_path: Path) -> None:
             assert await lab.events("refused") == []
 
     play(act())
+
+
+def test_a_copy_of_anothers_update_is_said_and_counts(tmp_path: Path) -> None:
+    async def act() -> None:
+        async with opened(tmp_path, roster=TWO, num_rounds=3) as lab:
+            await lab.send_all(A)
+            assert await lab.send(B, 0.5)  # twice as much: the same bytes
+            await lab.round_open(1)
+            assert await lab.send(A, 3.0)
+            assert await lab.send(B, 0.5)
+            await lab.round_open(2)
+            told = "the update of site-b in round {} is that of site-a in round 1, to the byte"
+            events = await lab.events("unusual")
+            assert [text.partition(":")[0] for text in events] == [told.format(1), told.format(2)]
+            assert await lab.who() == [TWO, TWO]
+
+    play(act())

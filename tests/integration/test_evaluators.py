@@ -160,3 +160,25 @@ def test_samples_that_decide_a_run_alone_are_said(tmp_path: Path) -> None:
                 await lab.enroll("site-b", 9 * 10**11)
 
     play(act())
+
+
+def test_accuracy_in_percent_is_left_out_and_said_at_both_ends(tmp_path: Path) -> None:
+    run = own_run(tmp_path, nn.Linear(2, 1), evaluators=["judge"], evaluate_every=1)
+    with coordinator(tmp_path, run) as server:
+        trainer, judge = started(server), Judge(server, "judge")
+        assert judge.enroll(num_eval_samples=4).enrolled
+        metrics = {
+            "accuracy": pb.MetricSum(total=350.0, num=4.0),
+            "loss": pb.MetricSum(total=2.0, num=4.0),
+        }
+        request = pb.ReportEvaluationRequest(
+            session=judge.session, run_id=judge.run_id, metrics=metrics
+        )
+        for _ in range(2):
+            told = judge.stub.ReportEvaluation(request, timeout=30).text
+            assert told.startswith("'accuracy' is a share, from 0 to 1, and comes as 87.5: return")
+        assert server.run()["metrics"][-1]["metrics"] == {"loss": 0.5}
+        events = server.get("/events?kind=metric&silo_id=judge")
+        assert [e["text"] for e in events] == [f"judge: {told}; it is left out"]
+        for silo in (judge, trainer):
+            silo.close()

@@ -436,6 +436,8 @@ def test_numbers_of_a_model_that_was_discarded_are_left_out(tmp_path: Path) -> N
         now, other = lab.run.evaluations.model_digests[0], "0" * 32
         assert now != other
         sums = {"loss": Sum(1.0, 2.0)}
+        for name in (A, B):
+            lab.run.roster.enrolled[name] = Enrolment("trainer", 8, 2)
         await lab.run.evaluations.add(A, 0, sums, other)
         assert (lab.store.evaluations_of(RUN_ID), lab.run.evaluations.reported) == ([], {})
         await lab.run.evaluations.add(A, 0, sums, now)

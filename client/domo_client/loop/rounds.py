@@ -253,9 +253,11 @@ class Rounds:
         counts = self._connection.counts
         counts.lap("evaluating")
         try:
-            self._connection.control.report_evaluation(
+            told = self._connection.control.report_evaluation(
                 self._offer.run_id, model_index, tested, sums
             )
+            if told:
+                self._reporter.note(logging.WARNING, f"the coordinator left out numbers: {told}")
         except ProtocolError as error:
             if not self._came_back:
                 raise

@@ -66,7 +66,7 @@ class Control:
     """
 
     def __init__(self, session: Session):
-        self._session = session
+        self._session, self._left_out = session, ""
         self.not_offered = ""
         """Why the run under way is not for this silo, as the coordinator said last."""
 
@@ -123,8 +123,12 @@ class Control:
 
     def report_evaluation(
         self, run_id: str, model_index: int, model_digest: str, sums: Measured
-    ) -> None:
-        """Send sums over this silo's test data; those that measure nothing stay here."""
+    ) -> str:
+        """Send sums over this silo's test data; those that measure nothing stay here.
+
+        Returns:
+            What the coordinator left out of them, and why; not twice running.
+        """
         metrics = {
             name: message(one)
             for name, one in sums.items()
@@ -136,7 +140,9 @@ class Control:
             model_digest=bytes.fromhex(model_digest),
             metrics=metrics,
         )
-        self._ask("ReportEvaluation", request)
+        told, before = str(self._ask("ReportEvaluation", request).text), self._left_out
+        self._left_out = told
+        return told if told != before else ""
 
     def _takes(self, name: str, one: Sum | Table) -> bool:
         takes = isinstance(one, Sum) or self._session.tables

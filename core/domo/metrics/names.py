@@ -33,6 +33,12 @@ _SELDOM = re.compile(
     r"($|[^a-z])"
 )
 """Quotients of sums, but not over all samples."""
+_SHARES = """
+    accuracy acc auc auroc precision recall f1 dice iou jaccard sensitivity specificity top1 top5
+"""
+"""What is between 0 and 1 by its definition, as the last word of a name."""
+_NEARLY = 1e-6
+"""How far from it sums of float32 come."""
 _CURES = (
     (re.compile(r"average_precision|avg_precision|auprc|pr_?auc|(^|[^a-z])m?ap($|[^a-z])"),
      "domo.metrics.average_precision(labels, logits=...)"),
@@ -103,4 +109,20 @@ def why_no_mean(name: str, num: float, nums: Collection[float]) -> str | None:
     return (
         f"{name!r} comes as a mean over batches or silos, which is not {name} of the federation; "
         f"{mend} (docs/metrics.md)"
+    )
+
+
+def why_no_share(name: str, value: float) -> str | None:
+    """Why a mean under this name is not what the name says, with the cure; None: it may be.
+
+    Args:
+        name: Of the metric.
+        value: Of it, as total over count.
+    """
+    last = [re.split(r"[^a-z0-9]+", part)[-1] for part in name.lower().split("/")]
+    if not set(_SHARES.split()) & set(last) or -_NEARLY <= value <= 1 + _NEARLY:
+        return None
+    return (
+        f"{name!r} is a share, from 0 to 1, and comes as {value:.4g}: return a sum over its count, "
+        "such as Sum(correct, len(labels)), and no percent"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from domo.metrics.names import why_no_mean
+from domo.metrics.names import why_no_mean, why_no_share
 from domo.metrics.table import Measured, Sum, Table
 
 MOST_SHOWN = 20
@@ -189,4 +189,16 @@ def notes_on(measured: Measured, nums: Sequence[float] = ()) -> dict[str, str]:
         others = [*nums, *(other.num for k, other in measured.items() if k != name)]
         if isinstance(one, Sum) and (why := why_no_mean(name, one.num, others)) is not None:
             notes[name] = why
-    return notes
+    return notes | only_shares(measured)[1]
+
+
+def only_shares(measured: Measured) -> tuple[Measured, dict[str, str]]:
+    """What was measured, but for sums that are named as shares and are none; and why, by name."""
+    notes = {
+        name: why
+        for name, one in measured.items()
+        if isinstance(one, Sum)
+        and one.num
+        and (why := why_no_share(name, one.total / one.num)) is not None
+    }
+    return {name: one for name, one in measured.items() if name not in notes}, notes

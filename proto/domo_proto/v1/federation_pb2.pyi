@@ -397,8 +397,10 @@ class ReportEvaluationRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., model_index: _Optional[int] = ..., metrics: _Optional[_Mapping[str, MetricSum]] = ..., model_digest: _Optional[bytes] = ...) -> None: ...
 
 class ReportEvaluationResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
     __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "not_ready", "notes", "failure_times", "failure_lasts", "network")

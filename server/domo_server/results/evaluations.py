@@ -5,16 +5,24 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from domo.errors import ProtocolError
+from domo.metrics.numbers import only_shares
 from domo.metrics.table import Measured
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Changes
 from domo_server.results.heard import Heard, keep
+from domo_server.results.numbers import heavy_of
+from domo_server.results.weights import why_too_heavy
 from domo_server.rounds.times import TimesOfRound
 from domo_server.store.rows import Enrolment
 from domo_server.store.store import Store
 
 log = logging.getLogger(__name__)
+
+MOST_ITEMS = 1e10
+"""That a silo counts for each of its test samples: more than an image or a volume has values."""
+MOST_SAID = 1000
+"""Faults of metrics that are said in a run."""
 
 
 class Evaluations:
@@ -54,6 +62,7 @@ class Evaluations:
         self.reported: dict[int, set[str]] = {}
         self.model_digests: dict[int, str] = {}
         self.revision = 0
+        self._said: set[tuple[str, str]] = set()
 
     async def add(
         self,
@@ -61,7 +70,7 @@ class Evaluations:
         model_index: int,
         measured: Measured,
         tested: str = "",
-    ) -> None:
+    ) -> str:
         """Record a silo's numbers of x_{model_index}, unless it tested one that was discarded.
 
         Args:
@@ -70,17 +79,26 @@ class Evaluations:
             measured: Sums and tables over its test data.
             tested: Digest of the model; older silos say none.
 
+        Returns:
+            What its operator should know: of numbers that were left out.
+
         Raises:
-            ProtocolError: There is no such model yet; a table counts what those of others do not.
+            ProtocolError: There is no such model yet; a table counts what those of others do not;
+                the silo has no test samples, or counts what they cannot have.
         """
         if not 0 <= model_index <= self._newest():
             raise ProtocolError(f"there is no model x_{model_index} yet")
         if not self.has_model(model_index, tested):
             log.info("numbers of %s are of a model x_%d that is gone", silo_id, model_index)
-            return
-        self.heard.check(silo_id, measured)
-        place, unlike = self._enrolled.get(silo_id), self.heard.unlike(measured)
+            return ""
+        place = self._enrolled.get(silo_id)
         num_tests = 0 if place is None else place.num_eval_samples
+        check_counts(silo_id, measured, num_tests)
+        measured, told = only_shares(measured)
+        for name, why in told.items():
+            self.say_once(silo_id, name, f"{silo_id}: {why}; it is left out")
+        self.heard.check(silo_id, measured)
+        unlike = self.heard.unlike(measured)
         for why in self.heard.add(silo_id, measured, num_tests, unlike):
             self._events.say(kinds.METRIC, why, self._run_id, silo_id)
         numbers = (model_index, silo_id, measured, tested or None, unlike)
@@ -90,6 +108,23 @@ class Evaluations:
             self._times().tested(silo_id)
         self.revision += 1
         self._changes.moved()  # numbers are in
+        await self._say_what_is_too_heavy(model_index)
+        return "; ".join(told.values())
+
+    async def _say_what_is_too_heavy(self, model_index: int) -> None:
+        """Say of silos that count more than they enrolled with, once of each metric."""
+        nums, heavy = await asyncio.to_thread(heavy_of, self._store, self._run_id, model_index)
+        for (silo_id, metric), factor in heavy.items():
+            samples = self._enrolled[silo_id].num_eval_samples
+            if factor and samples:
+                why = why_too_heavy(silo_id, metric, nums[silo_id][metric], samples, factor)
+                self.say_once(silo_id, metric, why)
+
+    def say_once(self, silo_id: str, metric: str, why: str) -> None:
+        """Say what is wrong with a silo's metric, unless that was said."""
+        if (silo_id, metric) not in self._said and len(self._said) < MOST_SAID:
+            self._said.add((silo_id, metric))
+            self._events.say(kinds.METRIC, why, self._run_id, silo_id)
 
     def has_model(self, model_index: int, tested: str) -> bool:
         """Whether a model that a silo has tested may be the run's; one that was discarded is not.
@@ -111,3 +146,19 @@ class Evaluations:
         if silo_id not in reported:
             reported.add(silo_id)
             self._changes.moved()  # a model is tested
+
+
+def check_counts(silo_id: str, measured: Measured, num_tests: int) -> None:
+    """See that a silo counts what its test samples can have.
+
+    Raises:
+        ProtocolError: It has enrolled with none, or counts more than any has.
+    """
+    if not num_tests:
+        raise ProtocolError(f"{silo_id} has enrolled without test samples: it has no numbers")
+    for name, one in measured.items():
+        if one.num > MOST_ITEMS * num_tests:
+            raise ProtocolError(
+                f"metric {name!r} of {silo_id} counts {one.num:.4g}, and it has enrolled with "
+                f"{num_tests} test samples"
+            )

@@ -8,6 +8,7 @@ from domo.api.measured import MetricPoint, MetricTable, ModelTables, ModelTest, 
 from domo.metrics.names import Better
 from domo.metrics.numbers import added, drawing_of, numbers_of, numbers_of_table
 from domo.metrics.table import Sum, Table
+from domo_server.results.weights import Nums, too_heavy, weighed
 from domo_server.store.measured import EvaluationRow, Judgement, TableRow
 from domo_server.store.store import Store
 
@@ -45,13 +46,15 @@ def _points(
     judged = store.judgements_of(run_id, first, last)
     whole = judged[-1].model_index + 1 if judged else first
     tables = store.tables_of(run_id, first, whole - 1)
-    return metric_points(sums, [*tables, *store.tables_of(run_id, whole, last, cells=True)], judged)
+    tables += store.tables_of(run_id, whole, last, cells=True)
+    return metric_points(sums, tables, judged, store.test_samples(run_id))
 
 
 def metric_points(
     sums: Iterable[EvaluationRow],
     tables: Iterable[TableRow] = (),
     judged: Iterable[Judgement] = (),
+    samples: Mapping[str, int] | None = None,
 ) -> list[MetricPoint]:
     """Exact numbers over the federation, from what all silos measured (in order of silo).
 
@@ -59,41 +62,98 @@ def metric_points(
         sums: Of silos.
         tables: Of silos, with their cells where the model was not judged yet.
         judged: Numbers of tables as they were then: of most models the cells are not kept.
+        samples: Test samples that each silo enrolled with: for more it does not count.
     """
     measured: dict[int, dict[str, dict[str, Sum | TableRow]]] = {}
-    nums: dict[int, dict[str, float]] = {}
+    counted: dict[int, dict[str, dict[str, float]]] = {}
     told = {j.model_index: j.numbers for j in judged}
     for t in tables:
         mine = measured.setdefault(t.model_index, {}).setdefault(t.silo_id, {})
-        of_model = nums.setdefault(t.model_index, {})
-        of_model[t.metric] = of_model.get(t.metric, 0.0) + t.num
+        counted.setdefault(t.model_index, {}).setdefault(t.silo_id, {})[t.metric] = t.num
         if t.model_index not in told:
             mine[t.metric] = t
-    counted: dict[int, dict[str, float]] = {}
+    summed: dict[int, set[str]] = {}
     for row in sums:
         mine = measured.setdefault(row.model_index, {}).setdefault(row.silo_id, {})
         mine[row.metric] = Sum(row.total, row.num)
-        of_model = counted.setdefault(row.model_index, {})
-        of_model[row.metric] = of_model.get(row.metric, 0.0) + row.num
-    nums |= counted  # tables may count pixels
+        counted.setdefault(row.model_index, {}).setdefault(row.silo_id, {})[row.metric] = row.num
+        summed.setdefault(row.model_index, set()).add(row.metric)
     return [
-        MetricPoint(
-            model_index=index,
-            metrics={
-                **told.get(index, {}),
-                **numbers_of(_unpacked(silos[s]) for s in sorted(silos)),
-            },
-            num_silos=len(silos),
-            num_samples=max(nums[index].values()),
-        )
+        _point(index, silos, counted[index], summed.get(index), told.get(index, {}), samples)
         for index, silos in sorted(measured.items())
     ]
 
 
-def _unpacked(mine: Mapping[str, Sum | TableRow]) -> dict[str, Sum | Table]:
-    """What a silo has measured, with its tables whole: of one silo at a time, as they are large."""
-    whole = {name: x.table() if isinstance(x, TableRow) else x for name, x in mine.items()}
-    return {name: one for name, one in whole.items() if one is not None}
+def heavy_of(
+    store: Store, run_id: str, model_index: int
+) -> tuple[Nums, dict[tuple[str, str], float]]:
+    """What each silo counts of a model, and what of it is too much, with its factor."""
+    nums: dict[str, dict[str, float]] = {}
+    sums = store.evaluations_of(run_id, model_index, model_index)
+    rows: list[EvaluationRow | TableRow] = [
+        *sums,
+        *store.tables_of(run_id, model_index, model_index),
+    ]
+    for row in rows:
+        nums.setdefault(row.silo_id, {})[row.metric] = row.num
+    return nums, too_heavy(nums, store.test_samples(run_id))
+
+
+def _point(
+    index: int,
+    silos: Mapping[str, Mapping[str, Sum | TableRow]],
+    nums: Nums,
+    summed: Collection[str] | None,
+    told: Mapping[str, float],
+    samples: Mapping[str, int] | None,
+) -> MetricPoint:
+    """The federation's numbers of one model.
+
+    Args:
+        index: i of x_i.
+        silos: What each has measured; tables where the model was not judged yet.
+        nums: What each counts, by metric.
+        summed: Metrics that are sums; None: there is none.
+        told: Numbers of tables, where it was judged.
+        samples: Test samples that each enrolled with.
+    """
+    heavy = {} if samples is None else too_heavy(nums, samples)
+    found = {**told, **numbers_of(_unpacked(s, silos[s], heavy, Table) for s in sorted(silos))}
+    means = numbers_of(_unpacked(s, silos[s], heavy, Sum) for s in sorted(silos))
+    tabled = sum(any(m not in (summed or ()) for m in mine) for mine in nums.values())
+    for name, value in means.items():
+        # one silo's sum does not stand for what is made of most silos' tables
+        if name not in found or 2 * sum(name in mine for mine in nums.values()) > tabled:
+            found[name] = value
+    total: dict[str, float] = {}
+    for silo_id, mine in sorted(nums.items()):
+        for metric, num in mine.items():
+            total[metric] = total.get(metric, 0.0) + num * heavy.get((silo_id, metric), 1.0)
+    plain = [n for metric, n in total.items() if metric in (summed or ())]  # tables: pixels
+    return MetricPoint(
+        model_index=index,
+        metrics=found,
+        num_silos=len(silos),
+        num_samples=max(plain or total.values()),
+    )
+
+
+def _unpacked(
+    silo_id: str,
+    mine: Mapping[str, Sum | TableRow],
+    heavy: Mapping[tuple[str, str], float],
+    kind: type[Sum] | type[Table],
+) -> dict[str, Sum | Table]:
+    """What a silo has measured of one kind, with its tables whole: of one silo at a time."""
+    found: dict[str, Sum | Table] = {}
+    for name, row in mine.items():
+        if isinstance(row, TableRow) is (kind is Sum):
+            continue
+        one = row.table() if isinstance(row, TableRow) else row
+        factor = heavy.get((silo_id, name), 1.0)
+        if one is not None and factor:
+            found[name] = one if factor == 1 else weighed(one, factor)
+    return found
 
 
 def model_tests(
@@ -187,10 +247,12 @@ def _std(values: Collection[float]) -> float:
 
 def model_tables(store: Store, run_id: str, model_index: int) -> ModelTables:
     """The tables of a model, summed over silos, as a page draws them."""
-    silos: dict[str, dict[str, Sum | TableRow]] = {}
+    silos: dict[str, dict[str, TableRow]] = {}
     for row in store.tables_of(run_id, model_index, model_index, cells=True):
         silos.setdefault(row.silo_id, {})[row.metric] = row
-    _, tables = added(_unpacked(silos[s]) for s in sorted(silos))
+    nums = {s: {name: row.num for name, row in mine.items()} for s, mine in silos.items()}
+    heavy = too_heavy(nums, store.test_samples(run_id))
+    _, tables = added(_unpacked(s, silos[s], heavy, Table) for s in sorted(silos))
     return ModelTables(
         model_index=model_index,
         tables=[

@@ -25,6 +25,9 @@ from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import AcceptedUpdate, RoundRecord
 from domo_server.store.spool import SpooledUpdate
 
+MOST_SENT = 100_000
+"""Updates of earlier rounds that one is compared with, the newest."""
+
 
 def _nothing(lo: int, hi: int) -> torch.Tensor:
     """Reads a vector that has no entries."""
@@ -45,6 +48,7 @@ class Yardstick:
         self._config = config
         self._counted = -1
         self._past: list[float] = []
+        self._sent: dict[str, tuple[str, int]] = {}
         self._sizes: dict[str, Size] = {}
         self._norm: tuple[int, float] | None = None
 
@@ -54,6 +58,10 @@ class Yardstick:
             self._counted = record.round_index
             for p in record.participants:
                 insort(self._past, p.update_norm)
+                if p.update_norm:  # of one that is 0 many are equal
+                    self._sent.setdefault(p.digest, (p.silo_id, record.round_index))
+            while len(self._sent) > MOST_SENT:
+                del self._sent[next(iter(self._sent))]
         self._sizes.clear()
 
     def measure(
@@ -112,6 +120,30 @@ class Yardstick:
         sizes = {s: self._sizes[update.digest] for s, update in there.items()}
         steps = {s: self._step(model, update.num_steps) for s, update in there.items()}
         return far_from_others(sizes, steps, low_median(self._past))
+
+    def about_copy(
+        self, update: AcceptedUpdate, round_index: int, accepted: Mapping[str, AcceptedUpdate]
+    ) -> str | None:
+        """That an update is another silo's to the byte, in words; None: it is its own.
+
+        It counts all the same: with equal data, and as many as a step takes, it can be honest.
+
+        Args:
+            update: It.
+            round_index: Its round.
+            accepted: Those that are in, by silo.
+        """
+        same = (u.silo_id for u in accepted.values() if u.digest == update.digest)
+        found = {silo_id: round_index for silo_id in same if silo_id != update.silo_id}
+        before, r = self._sent.get(update.digest, (update.silo_id, round_index))
+        found |= {before: r} if before != update.silo_id else {}
+        if not found or not update.update_norm:
+            return None
+        silo_id, r = next(iter(found.items()))
+        return (
+            f"the update of {update.silo_id} in round {round_index + 1} is that of {silo_id} in "
+            f"round {r + 1}, to the byte: a copy, or the same data at both"
+        )
 
     def _step(self, model: Checkpoint, num_steps: int) -> Step:
         kernel, h = self._config.kernel, self._config.lr_at(model.round_index)

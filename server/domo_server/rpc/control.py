@@ -205,8 +205,8 @@ class FederationServicer(pb_grpc.FederationServicer):
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         measured = await asyncio.to_thread(measured_of, request.metrics)
         tested = request.model_digest.hex()[:32]
-        await run.evaluations.add(session.silo_id, request.model_index, measured, tested)
-        return pb.ReportEvaluationResponse()
+        told = await run.evaluations.add(session.silo_id, request.model_index, measured, tested)
+        return pb.ReportEvaluationResponse(text=told)
 
     @answers
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:

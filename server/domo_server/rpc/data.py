@@ -14,7 +14,7 @@ import grpc
 from prometheus_client import Counter
 
 from domo.errors import CoordinatorUnavailableError, DomoError, ProtocolError, StateError
-from domo.metrics.names import is_metric_name
+from domo.metrics.names import is_metric_name, why_no_share
 from domo_proto.assignment import Action, Assignment
 from domo_proto.codec import decode_frame, parse
 from domo_proto.v1 import federation_pb2 as pb
@@ -169,6 +169,9 @@ class DataServicer:
         names = {k for k in header.metrics if is_metric_name(k)}  # an older silo may have others
         check_metric_names(names)
         metrics = {k: v for k, v in header.metrics.items() if k in names and abs(v) <= MAX_SUM}
+        for name in [name for name, value in metrics.items() if why_no_share(name, value)]:
+            why = f"{session.silo_id}: {why_no_share(name, metrics.pop(name))}; it is left out"
+            run.evaluations.say_once(session.silo_id, name, why)
         parts = [(int(v.id), v.num_bytes) for v in header.vectors]
         upload = run.receiver.begin_upload(
             session.silo_id, parts, header.digest.hex(), header.offset, header.num_steps

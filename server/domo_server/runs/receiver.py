@@ -194,7 +194,10 @@ class Receiver:
             await asyncio.to_thread(forget_others, folder, silo_id, upload.digest)
         if not self.wants(silo_id, round_index):
             return False
-        self._participants.take(update)
+        now = self._participants
+        if (copy := now.yardstick.about_copy(update, round_index, now.accepted)) is not None:
+            self._say(kinds.UNUSUAL, copy, silo_id)
+        now.take(update)
         if self.disk is not None:
             self.disk = None
             self._say(kinds.DISK, "updates are kept again")

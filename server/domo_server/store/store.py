@@ -213,6 +213,13 @@ class Store:
         found = select(enrolments).where(enrolments.c.run_id == run_id)
         return dict(self._rows(place, found.order_by(enrolments.c.silo_id)))
 
+    def test_samples(self, run_id: str) -> dict[str, int]:
+        """Test samples that each silo of a run enrolled with."""
+        e = enrolments.c
+        with self.transaction() as c:
+            rows = c.execute(select(e.silo_id, e.num_eval_samples).where(e.run_id == run_id))
+            return {silo_id: int(num) for silo_id, num in rows}
+
     # rounds
 
     def accept_update(self, run_id: str, round_index: int, accepted: AcceptedUpdate) -> None:
