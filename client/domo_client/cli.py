@@ -80,6 +80,10 @@ def main_command(
             "for each run that wants it. Ctrl-C ends it; or give another --data",
             "yellow",
         )
+    if flags.tls is not None:
+        from domo_client.identity.greeting import see_let_in
+
+        see_let_in(flags.server, flags.tls, flags.name or host_name())
     import torch  # after what is wrong without it
 
     from domo_client.agent import AgentOptions, run_agent
