@@ -19,4 +19,7 @@ if [ ! -e "$venv/.demo" ]; then
   echo "no data is downloaded"
 fi
 "$venv/bin/python" scripts/install.py "$what"
-[ "$what" = run ] || PATH="$(cd "$venv" && pwd)/bin:$PATH" bash scripts/protos.sh --fetch
+[ "$what" != run ] || exit 0
+PATH="$(cd "$venv" && pwd)/bin:$PATH"
+bash scripts/protos.sh --fetch
+bash scripts/provider.sh

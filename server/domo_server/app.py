@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from domo.api.schema import RunState
 from domo.run_config import RunConfig
 from domo_server.config import ServerConfig, name_runs
+from domo_server.dashboard.access.oidc import make_provider
 from domo_server.integrations.trackers import make_writers
 from domo_server.startup import Started, hold
 
@@ -35,12 +36,13 @@ async def serve(
         How far each of `runs` has come.
 
     Raises:
-        ConfigError: TLS files, a run or a tracker cannot be used.
+        ConfigError: TLS files, a run, a tracker or a provider cannot be used.
         PortError: A port is taken.
         StateError: The state folder or the database cannot be used.
     """
     named = name_runs(runs)
     writers = make_writers(config.trackers)
+    provider = make_provider(config.oidc, config.dashboard_url)
     async with hold(config) as held:
         from domo_server.wiring import run
 
@@ -49,6 +51,7 @@ async def serve(
             config,
             named,
             writers,
+            provider,
             exit_when_done=exit_when_done,
             on_started=on_started,
             stop=stop,

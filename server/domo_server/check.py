@@ -28,12 +28,13 @@ from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.stages.limited import Limited
 from domo.training.initial import build_model, task_of
-from domo_server.config import DEFAULT_DASHBOARD, ServerConfig, load_config, name_runs
+from domo_server.check_page import dashboard_port, dashboard_tls, oidc
+from domo_server.config import ServerConfig, load_config, name_runs
 from domo_server.coordinator.submission import check_submission
 from domo_server.identity.checks import certificates
 from domo_server.integrations.trackers import make_writers
 from domo_server.integrations.webhook_message import Hook
-from domo_server.startup import PORTS_TRIED, why_taken
+from domo_server.startup import why_taken
 from domo_server.store.database import connect, versions
 
 MODELS_OF_A_RUN = 14
@@ -99,12 +100,15 @@ def _look(report: Report, settings: ServerConfig, runs: Sequence[RunConfig]) -> 
     report.run("runs", lambda: submissions(runs, sizes))
     report.run("port for silos", lambda: silo_port(settings))
     report.run("port of the dashboard", lambda: dashboard_port(settings))
+    report.run("TLS of the dashboard", lambda: dashboard_tls(settings))
     report.run("TLS files", lambda: certificates(settings))
     report.run("state folder", lambda: check_folder(settings.state_dir, "domo-server"))
     report.run("disk space", lambda: space(settings, runs, sizes))
     report.run("database", lambda: database(settings))
     if settings.trackers is not None:
         report.run("trackers", lambda: trackers(settings))
+    if settings.oidc is not None:
+        report.run("log-in at the provider", lambda: oidc(settings))
     if settings.webhooks:
         report.run("webhooks", lambda: webhooks(settings))
 
@@ -145,26 +149,6 @@ def silo_port(settings: ServerConfig) -> Iterator[Finding]:
         yield problem(f"cannot listen on {settings.listen}: {reason}", mend)
     else:
         yield ok(f"{settings.listen} is free")
-
-
-def dashboard_port(settings: ServerConfig) -> Iterator[Finding]:
-    """Whether the dashboard's port is free, or one of those that are tried without one."""
-    mend = 'stop what is there, or choose another: dashboard = "HOST:PORT", or --dashboard'
-    address = settings.dashboard
-    if address is not None:
-        reason = why_taken(address)
-        if reason:
-            yield problem(f"the dashboard cannot listen on {address}: {reason}", mend)
-        else:
-            yield ok(f"{address} is free")
-        return
-    host, _, port = DEFAULT_DASHBOARD.rpartition(":")
-    tried = (f"{host}:{p}" for p in range(int(port), int(port) + PORTS_TRIED))
-    free = next((a for a in tried if not why_taken(a)), None)
-    if free is None:
-        yield problem(f"no port is free from {DEFAULT_DASHBOARD} on", mend)
-    else:
-        yield ok(f"{free} is free")
 
 
 def space(

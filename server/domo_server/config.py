@@ -15,7 +15,7 @@ from domo.run_config import RunConfig
 from domo.storage.home import user_state
 from domo_proto.channel import TlsFiles
 from domo_proto.identities import ENROL_URI
-from domo_server.dashboard_config import DashboardTls, networks
+from domo_server.dashboard_config import DashboardTls, OidcConfig, is_safe_url, networks
 from domo_server.pki_files import pki_of
 
 PREFIX = "DOMO_SERVER_"
@@ -133,11 +133,13 @@ class ServerConfig(BaseSettings):
     webhooks: tuple[WebhookConfig, ...] = ()
     """Addresses that are told what happens."""
     dashboard_url: str | None = Field(None, pattern=r"^https?://\S+$")
-    """The page as people reach it, for links in webhooks."""
+    """The page as people reach it, for links in webhooks, and for log-ins through a provider."""
     dashboard_tls: DashboardTls | None = None
     """TLS of the page and of REST."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of the proxies before the page."""
+    oidc: OidcConfig | None = None
+    """Log-in of people through an OpenID Provider."""
 
     @field_validator("listen", "dashboard")
     @classmethod
@@ -151,6 +153,15 @@ class ServerConfig(BaseSettings):
     @classmethod
     def _are_networks(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         return networks(given)
+
+    @model_validator(mode="after")
+    def _people_can_log_in(self) -> "ServerConfig":
+        if self.oidc is not None and not is_safe_url(self.dashboard_url or ""):
+            raise ValueError(
+                "[server.oidc] needs dashboard_url, the page as people reach it: the provider "
+                "sends them back there. It begins with https://, or is on loopback"
+            )
+        return self
 
     @model_validator(mode="after")
     def _safe(self) -> "ServerConfig":
@@ -212,7 +223,7 @@ def load_config(
     names |= {k: f"--{k.replace('_', '-')}" for k in given}
     in_file = server if isinstance(server, dict) else {}
     merged = {**in_file, **environment, **given}
-    for table in ("tls", "trackers", "dashboard_tls"):
+    for table in ("tls", "trackers", "dashboard_tls", "oidc"):
         if isinstance(in_file.get(table), dict) and table in environment:
             merged[table] = {**in_file[table], **environment[table]}
     file, settings = validate_all(

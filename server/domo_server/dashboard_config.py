@@ -1,9 +1,15 @@
-"""The part of [server] that is about people: TLS of the page, proxies before it."""
+"""The part of [server] that is about people: TLS of the page, proxies before it, their log-in."""
 
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from domo.ops.addresses import is_local
+
+RoleName = Literal["viewer", "auditor", "admin"]
 
 
 class DashboardTls(BaseModel):
@@ -15,6 +21,85 @@ class DashboardTls(BaseModel):
     """Certificate chain of the dashboard."""
     key: Path
     """Its private key."""
+
+
+class OidcConfig(BaseModel):
+    """Log-in through an OpenID Provider."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: str
+    """The provider, as it names itself; https, or http on this machine."""
+    client_id: str = Field(min_length=1)
+    """Under which name the provider knows this dashboard."""
+    client_secret_file: Path | None = None
+    """File with the secret that goes with it; none for a public client."""
+    client_secret_env: str | None = None
+    """Or the variable that holds it."""
+    ca: Path | None = None
+    """CA of the provider's certificate; those that the system trusts by default."""
+    scopes: tuple[str, ...] = ("openid", "email", "profile")
+    """What the provider is asked for."""
+    role_claim: str | None = Field(None, min_length=1)
+    """The claim that `roles` is about; dots lead into it, such as realm_access.roles."""
+    roles: dict[str, RoleName] = {}
+    """Values of that claim, and the role of who has it."""
+    people: dict[str, RoleName] = {}
+    """E-mail addresses, or sub:SUBJECT, and their role."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _is_provider(cls, issuer: str) -> str:
+        if not is_safe_url(issuer) or urlsplit(issuer).query or "?" in issuer:
+            raise ValueError(
+                "must be an https URL without ? and #, or an http one on loopback for tests"
+            )
+        return issuer
+
+    @field_validator("scopes")
+    @classmethod
+    def _has_openid(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        if "openid" not in scopes or any(not s or not s.isascii() or " " in s for s in scopes):
+            raise ValueError('must be words, and "openid" among them')
+        return scopes
+
+    @model_validator(mode="after")
+    def _fits(self) -> "OidcConfig":
+        if self.client_secret_file is not None and self.client_secret_env is not None:
+            raise ValueError("client_secret_file and client_secret_env: give one of them")
+        if bool(self.roles) != (self.role_claim is not None):
+            raise ValueError("role_claim and roles: give both of them, or neither")
+        if not self.roles and not self.people:
+            raise ValueError(
+                "nobody could log in: say who has which role, in [server.oidc.roles] with "
+                "role_claim, or in [server.oidc.people]"
+            )
+        for name in self.people:
+            if "@" not in name and not name.startswith("sub:"):
+                raise ValueError(f"people: {name!r} must be an e-mail address, or sub:SUBJECT")
+        return self
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether what passes there cannot be read on the way: https, or http on this machine."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.fragment or not url.isascii():
+        return False
+    if any(c.isspace() or c == "\\" for c in url):
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_local(host))
+
+
+def page_host(url: str) -> str:
+    """The name in the page's address; empty: there is none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def networks(given: tuple[str, ...]) -> tuple[str, ...]:

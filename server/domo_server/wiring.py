@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import grpc.aio
 import torch
@@ -56,6 +57,9 @@ from domo_server.store.store import Store
 from domo_server.view.metrics import CoordinatorMetrics
 from domo_server.view.view import CoordinatorView
 
+if TYPE_CHECKING:
+    from domo_server.dashboard.access.oidc.provider import Provider
+
 log = logging.getLogger(__name__)
 
 STOP_S = 1.0
@@ -67,6 +71,7 @@ async def run(
     config: ServerConfig,
     named: Sequence[tuple[str, RunConfig]],
     writers: Sequence[Writer],
+    provider: "Provider | None",
     *,
     exit_when_done: bool,
     on_started: Callable[[Started], None],
@@ -79,6 +84,7 @@ async def run(
         config: The [server] table.
         named: The [[runs]] with their names.
         writers: The trackers.
+        provider: Where people may log in; None: nowhere.
         exit_when_done, on_started, stop: As there.
 
     Raises:
@@ -149,7 +155,10 @@ async def run(
             ),
             cookie_name=cookie_name(str(config.state_dir.resolve())),
             events=coordinator.events,
+            provider=provider,
         )
+        if provider is not None:
+            ending.push_async_callback(provider.close)
         host, port = held.page_socket.getsockname()[:2]
         page = DashboardServer(app, host, port, held.page_tls)
         listener = ending.enter_context(Listener(held.page_socket, shares().page))

@@ -176,7 +176,7 @@ def test_what_is_open_to_whoever_reaches_the_port(path: str) -> None:
 def test_a_route_without_a_role_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
     real = app_module.login_routes
 
-    def with_another(gate: Any) -> Any:
+    def with_another(gate: Any, *_: Any) -> Any:
         router = real(gate)
         router.dependencies.clear()
         router.get("/forgotten")(metrics)

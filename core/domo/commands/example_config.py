@@ -6,6 +6,7 @@ What is said of a key is the line below it in the code, so that a new one is nev
 import ast
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -64,8 +65,17 @@ SHOWN: Mapping[str, Any] = {
     "trackers": {"tensorboard_dir": "tensorboard"},
     "database": "postgresql+psycopg://domo@db/domo",
     "dashboard_url": "https://domo.example.org",
+    "dashboard_tls": {"cert": "page.pem", "key": "page.key"},
+    "oidc": {
+        "issuer": "https://sso.example.org/realms/hospital",
+        "client_id": "domo",
+        "client_secret_file": "oidc-secret",
+        "people": {"anna@example.org": "admin"},
+    },
 }
 """Examples of keys that have no value by default."""
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""Keys that TOML takes without quotes."""
 LISTED = "an entry for each round"
 """What those keys hold that are too long for an example."""
 RUN_HEAD = (
@@ -126,7 +136,8 @@ def comment(text: str) -> list[str]:
 def toml(value: Any) -> str:
     """A plain value, or a flat table of such, as TOML has it."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + " }"
+        pairs = ((k if BARE.fullmatch(k) else toml(k), toml(v)) for k, v in value.items())
+        return "{ " + ", ".join(f"{key} = {v}" for key, v in pairs) + " }"
     return json.dumps(list(value) if isinstance(value, tuple) else value, default=str)
 
 

@@ -5,7 +5,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import Depends, FastAPI, Request
@@ -34,6 +34,9 @@ from domo_server.page_tls import PageTls
 from domo_server.people.people import People
 from domo_server.view.interfaces import Control, ReadModel
 
+if TYPE_CHECKING:
+    from domo_server.dashboard.access.oidc.provider import Provider
+
 MOST_WAITING = 100
 """Connections that nobody has accepted yet, and that are accepted at once."""
 CLOSE_S = 5
@@ -58,6 +61,7 @@ def create_app(
     open_to: Callable[[Request], bool] = lambda request: False,
     cookie_name: str = "domo",
     events: EventLog | None = None,
+    provider: "Provider | None" = None,
 ) -> FastAPI:
     """Make the application.
 
@@ -74,6 +78,7 @@ def create_app(
         open_to: Whether somebody without a credential may read.
         cookie_name: Of sessions.
         events: Told who logs in, and who is turned away.
+        provider: Where people may log in.
     """
     gate = Gate(people, open_to, cookie_name, events)
     streams = StreamHub(read)
@@ -90,8 +95,13 @@ def create_app(
     app.add_middleware(Guard, allowed_hosts=allowed_hosts)
     app.add_middleware(BehindProxies, trusted=trusted_proxies)  # the last one added is outermost
     add_error_handlers(app)
+    strangers = [login_routes(gate, "" if provider is None else provider.name)]
+    if provider is not None:
+        from domo_server.dashboard.access.oidc.routes import oidc_routes
+
+        strangers.append(oidc_routes(gate, provider))
     below = (read_routes(read, streams), change_routes(read, control), session_routes(gate))
-    for router, prefix in (*((r, "/api/v1") for r in below), (login_routes(gate), "")):
+    for router, prefix in (*((r, "/api/v1") for r in below), *((r, "") for r in strangers)):
         say_roles(router.routes)
         app.include_router(router, prefix=prefix)
     if metrics is not None:

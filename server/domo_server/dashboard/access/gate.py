@@ -68,7 +68,7 @@ class Gate:
     async def _find(self, request: Request) -> Person | None:
         given = bearer_of(request)
         if given is not None:
-            who: Person = await self._checked(request, given, lambda: self.people.by_token(given))
+            who: Person = await self.checked(request, given, lambda: self.people.by_token(given))
             return who
         cookie = self.cookie(request)
         if cookie and (found := await self.people.find(cookie)) is not None:
@@ -95,11 +95,16 @@ class Gate:
         """
         people = self.people
         begin = (lambda: people.by_code(code)) if code else (lambda: people.log_in(token))
-        found: tuple[Person, str] = await self._checked(request, code or token, begin)
+        found: tuple[Person, str] = await self.checked(request, code or token, begin)
         self.say_logged_in(request, found[0])
         return found
 
-    async def _checked(self, request: Request, secret: str, find: Callable[[], Any]) -> Any:
+    async def checked(self, request: Request, secret: str, find: Callable[[], Any]) -> Any:
+        """What `find` finds by a secret, unless its address has shown too many wrong ones.
+
+        Raises:
+            ApiError: 401, it is wrong; 429, it was not looked at.
+        """
         key, address = digest(secret), address_of(request)
         wait_s = self._tries.wait_s(address)
         if wait_s > 0 and key not in self._right:

@@ -36,8 +36,8 @@ _FORM = {
 }
 
 
-def login_routes(gate: Gate) -> APIRouter:
-    """`/login` and `/logout`."""
+def login_routes(gate: Gate, provider: str = "") -> APIRouter:
+    """`/login` and `/logout`; `provider`: where people may log in instead."""
     router = APIRouter(
         tags=["coordinator"], responses=errors(400), dependencies=[requires("nobody")]
     )
@@ -60,9 +60,9 @@ def login_routes(gate: Gate) -> APIRouter:
         """
         if token:
             if wants_page(request.headers):
-                return login_page(f"{NO_TOKEN_HERE}.", 400)
+                return login_page(f"{NO_TOKEN_HERE}.", 400, provider)
             raise ApiError(400, "token_in_address", f"{NO_TOKEN_HERE}.")
-        return code_page(code) if code else login_page()
+        return code_page(code) if code else login_page(provider=provider)
 
     @router.post(
         "/login",
@@ -79,7 +79,7 @@ def login_routes(gate: Gate) -> APIRouter:
             _, cookie = await gate.log_in(request, **await _form(request))
         except ApiError as error:
             if wants_page(request.headers) and error.status in (401, 429):
-                page = login_page(error.message, error.status)
+                page = login_page(error.message, error.status, provider)
                 page.headers.update(error.headers or {})
                 return page
             raise

@@ -10,7 +10,7 @@ import { Overview } from "./overview.js";
 import { currentRoute } from "./router.js";
 import { RunPage } from "./run_page.js";
 import { RunsPage } from "./runs_page.js";
-import { keepAddress, whoIAm } from "./session.js";
+import { keepAddress, toLogin, whoIAm } from "./session.js";
 import { renderStalled } from "./stalled.js";
 import { SiloPage } from "./silo_page.js";
 import { StartPage } from "./start_page.js";
@@ -149,7 +149,9 @@ function receive(message) {
 }
 
 async function askWhoIAm() {
-  state.isAdmin = await whoIAm();
+  const found = await whoIAm();
+  if (found === null) return; // the coordinator is away, or busy
+  state.isAdmin = found.admin;
   draw();
 }
 
@@ -175,7 +177,8 @@ setUpTheme(() => {
   for (const page of Object.values(pages)) page.recolour?.();
 });
 addEventListener("hashchange", () => go(false));
+addEventListener("log-in-needed", toLogin);
 setInterval(draw, DRAW_MS); // seconds in a phase and the time left go on between messages
 askWhoIAm();
 go(true);
-live("api/v1/stream", receive, setLink);
+live("api/v1/stream", receive, setLink, askWhoIAm);

@@ -31,7 +31,7 @@ function operation(path, method, spec) {
     { class: "panel" },
     h("h2", {}, h("code", {}, `${method.toUpperCase()} ${path}`)),
     h("p", {}, ...prose(spec.description)),
-    spec.security ? h("p", { class: "muted" }, "Needs the admin.") : "",
+    spec.security ? h("p", { class: "muted" }, `Needs the role ${spec["x-role"]}.`) : "",
     parameters.length ? h("ul", {}, ...parameters) : "",
     ...body,
     h("h3", {}, "Answers"),

@@ -68,10 +68,14 @@ export function empty(host) {
   delete host._values;
 }
 
-/** GET JSON; throws an Error with the server's own words, its `fields` and the `status`. */
+/**
+ * GET JSON; throws an Error with the server's own words, its `fields` and the `status`. Where it
+ * needs somebody who is logged in, the window hears `log-in-needed` too.
+ */
 export async function getJson(url, options) {
   const answer = await fetch(url, options);
   const body = await answer.json().catch(() => null);
+  if (answer.status === 401) dispatchEvent(new Event("log-in-needed"));
   if (!answer.ok) {
     const words = body?.error?.message ?? `the coordinator answered ${answer.status}`;
     throw Object.assign(new Error(words), { fields: body?.error?.fields ?? null, status: answer.status });

@@ -9,9 +9,10 @@ const LOOK_MS = 500;
  *
  * The browser connects again after a broken connection; after an answer that is an error it
  * gives up, and then a new EventSource is made here. So it is where nothing comes any more although
- * the connection seems to be whole: the coordinator hangs, or the network is cut.
+ * the connection seems to be whole: the coordinator hangs, or the network is cut. `onRefused` is
+ * called after each answer that is an error: perhaps nobody is logged in any more.
  */
-export function live(url, onMessage, onState) {
+export function live(url, onMessage, onState, onRefused) {
   let source;
   let heardAt;
   let openedAt;
@@ -32,7 +33,9 @@ export function live(url, onMessage, onState) {
     mine.addEventListener("error", () => {
       if (mine !== source) return;
       onState("lost");
-      if (mine.readyState === EventSource.CLOSED) setTimeout(open, AGAIN_MS);
+      if (mine.readyState !== EventSource.CLOSED) return;
+      setTimeout(open, AGAIN_MS);
+      onRefused();
     });
   };
   open();

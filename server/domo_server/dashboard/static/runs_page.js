@@ -17,7 +17,9 @@ export function fileLinks(run) {
   // a refusal of Parquet, which not every coordinator can write, is shown in place of kept
   const link = (path, words, download = true) => h("a", { href: `${base}/${path}`, download,
     "data-f": path, "aria-label": `${words} of ${run.name}, ${run.run_id}` }, words);
-  return [link("model", "Model"), link("card", "Card"), link("history.json", "JSON"),
+  const model = link("model", "Model");
+  model.classList.add("auditor-only");
+  return [model, link("card", "Card"), link("history.json", "JSON"),
     link("history.csv", "CSV"), link("history.parquet", "Parquet", false)];
 }
 

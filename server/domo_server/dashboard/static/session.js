@@ -1,17 +1,45 @@
-// Who is logged in, in the header: the admin, who can log out, or a reader, who can log in.
+// Who is logged in, in the header, and the way to the log-in of whoever may not even read.
 
 import { byId, getJson, setAttr, setText } from "./dom.js";
 
-/** Ask who this is; what is not there for a reader is hidden by the class of the body. */
+const WORDS = { viewer: "Viewer", auditor: "Auditor", admin: "Admin" };
+const MAY = {
+  viewer: "May look at everything",
+  auditor: "May look at everything, and take models",
+  admin: "May look at everything, take models, and change what goes on",
+};
+const OPERATOR = "the admin"; // whoever has the file admin-token: a role more than a name
+
+let leaving = false;
+
+/** To the log-in; the page that is open now is the one that comes back after it. */
+export function toLogin() {
+  if (leaving) return;
+  leaving = true;
+  location.assign(`login${location.hash}`);
+}
+
+/**
+ * Ask who this is; null: nobody says it for now. What a role may not do is hidden by the classes of
+ * the body.
+ */
 export async function whoIAm() {
-  const { admin } = await getJson("api/v1/session").catch(() => ({ admin: false }));
-  setText(byId("role"), admin ? "Admin" : "Read-only");
-  setAttr(byId("role"), "title", admin ? "Logged in with the admin token"
-    : "Everything can be looked at. To change anything, log in with the admin token");
-  byId("logout").hidden = !admin;
-  byId("login").hidden = admin;
+  const found = await getJson("api/v1/session").catch(() => null);
+  if (found === null) return null;
+  const { admin, role, name } = found;
+  if (role === null) toLogin();
+  const shown = name === OPERATOR ? null : name;
+  setText(byId("person"), shown ?? "");
+  setAttr(byId("person"), "title", shown);
+  byId("person").hidden = shown === null;
+  setText(byId("role"), name === null ? "Read-only" : WORDS[role] ?? "");
+  setAttr(byId("role"), "title", name === null
+    ? "Everything can be looked at. To do more, log in" : MAY[role]);
+  byId("logout").hidden = name === null;
+  byId("login").hidden = name !== null;
   document.body.classList.toggle("admin", admin);
-  return admin;
+  document.body.classList.toggle("auditor", admin || role === "auditor");
+  return found;
 }
 
 /** The page that is open now is the one that comes back after the log-in or log-out. */

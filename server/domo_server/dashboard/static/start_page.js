@@ -53,7 +53,7 @@ export class StartPage {
           `Other settings (${AS_JSON.join(", ")}; weights as a table); they win over the fields above`),
         this.other, this.otherError, h("p", { class: "muted small" }, "What is sent:"), this.preview),
       h("div", { class: "panel send" }, this.problem, h("p", { class: "muted", id: "form-login" },
-        "Read-only. To start a run, open the log-in link of the coordinator first."),
+        "To start a run, log in with the role admin first."),
         h("div", { class: "row end" },
           h("button", { type: "button", class: "quiet", id: "form-reset" }, "Defaults"), this.submit)));
     const list = (id, items) => h("datalist", { id }, ...items);

@@ -75,8 +75,9 @@ def test_keys_without_an_example_are_lists_by_round() -> None:
 
 def test_tables_of_the_coordinator_can_be_used(tmp_path: Path) -> None:
     lines = behind(printed("domo-server").split("[[runs]]")[0])
-    for name in ("tls", "trackers"):
-        settings = validate(ServerConfig, tomllib.loads(lines[name]), "the example")
+    page = tomllib.loads(lines["dashboard_url"])
+    for name in ("tls", "trackers", "dashboard_tls", "oidc"):
+        settings = validate(ServerConfig, page | tomllib.loads(lines[name]), "the example")
         assert getattr(settings, name) is not None
 
 

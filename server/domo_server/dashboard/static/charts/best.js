@@ -16,8 +16,8 @@ export function renderBest(line, run) {
   line.hidden = !words;
   if (!words) return;
   if (!line.firstChild) {
-    line.append(h("span", { class: "star", "aria-hidden": "true" }, "\u2605 "), h("span", {}), " \u00b7 ",
-      h("a", { download: true }, "Best model"));
+    line.append(h("span", { class: "star", "aria-hidden": "true" }, "\u2605 "), h("span", {}),
+      h("span", { class: "auditor-only" }, " \u00b7 ", h("a", { download: true }, "Best model")));
   }
   const link = line.querySelector("a");
   setText(line.children[1], `Best: ${words}`);
