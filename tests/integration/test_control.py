@@ -66,8 +66,8 @@ def test_a_paused_round_takes_updates_and_does_not_close(tmp_path: Path) -> None
         await resume(lab)
         await lab.round_open(1)
         assert await lab.who() == [SILOS]
-        assert await lab.events("paused") == ["paused in round 1"]
-        assert await lab.events("resumed") == ["goes on in round 1"]
+        assert await lab.events("paused") == ["paused in round 1 by the admin"]
+        assert await lab.events("resumed") == ["goes on in round 1, as the admin wants"]
 
     scene(tmp_path, act, round_deadline_s=30)
 
@@ -133,6 +133,33 @@ def test_a_paused_run_is_paused_after_a_restart_and_goes_on_when_told(tmp_path: 
 
     play(before())
     play(again())
+    play(after())
+
+
+def test_who_did_it_is_said_and_outlives_a_restart(tmp_path: Path) -> None:
+    async def before() -> None:
+        async with opened(tmp_path) as lab:
+            await lab.view.drop(D, "on holiday", "anna")
+            await lab.view.undrop(D, "anna")
+            await lab.view.pause(RUN_ID, "anna")
+            await lab.until(lambda: lab.run.detail == "paused by anna")
+            await lab.until(lambda: lab.run.state.phase == "PAUSED")
+
+    async def after() -> None:
+        async with life(tmp_path) as lab:
+            await lab.until(lambda: lab.run.detail == "paused by anna")
+            await lab.view.resume(RUN_ID, "berta")
+            await lab.until(lambda: lab.run.state.phase != "PAUSED")
+            await lab.view.stop(RUN_ID, "carla")
+            result = await lab.ended()
+            assert (result.state, result.detail) == ("STOPPED", "stopped by carla")
+            assert await lab.events("dropped") == [f"{D} is left out by anna: on holiday"]
+            assert await lab.events("readmitted") == [f"{D} is taken back by anna"]
+            assert await lab.events("paused") == ["paused in round 1 by anna"]
+            assert (await lab.events("resumed"))[-1] == "goes on in round 1, as berta wants"
+            assert "stopped by carla" in (await lab.events("stopped"))[0]
+
+    play(before())
     play(after())
 
 

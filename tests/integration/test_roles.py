@@ -336,3 +336,27 @@ def test_a_stream_ends_with_the_session_that_opened_it(monkeypatch: pytest.Monke
             return time.monotonic() - ended
 
     assert asyncio.run(go()) < 2
+
+
+def test_who_did_it_is_told_to_what_does_it(tmp_path: Path) -> None:
+    """Each change is made by the person, not by `the admin`."""
+    federation, name = Federation(), "berta"
+    app = made_app(federation)
+    bearer = {"Authorization": f"Bearer {token_of(PEOPLE, name, 'admin')}"}
+    asked_by: list[str] = []
+    for method in (
+        "submit", "edit", "pause", "resume", "stop", "drop", "undrop", "rebind", "revoke",
+    ):  # fmt: skip
+
+        def noted(*words: Any, real: Any = getattr(Federation, method)) -> Any:
+            asked_by.append(words[-1])
+            return real(federation, *words)
+
+        setattr(federation, method, noted)
+    for route in CHANGES:
+        if ROUTES[route]["x-role"] == "admin":
+            noting = {k: v for k, v in vars(federation).items() if callable(v)}
+            ready(federation, route, tmp_path)
+            vars(federation).update(noting)
+            assert asked(app, route, bearer) == allowed(route), route
+    assert asked_by == [name] * 10

@@ -13,10 +13,11 @@ from domo.ops.logs import log_context
 from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Changes
+from domo_server.people.person import THE_ADMIN
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import said_by_disk
 from domo_server.runs.loop import RunLoop
-from domo_server.runs.run import QUEUE, Run
+from domo_server.runs.run import PAUSED_BY, QUEUE, Run
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store, now_text
@@ -25,7 +26,6 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 10.0
 """Pause before a run is tried again that could not even be loaded, or whose end not recorded."""
-BY_ADMIN = "stopped by the admin"
 NUM_RECENT = 4
 """Runs that silos may still ask about: the current one, and those that ended lately."""
 
@@ -132,7 +132,7 @@ class Queue:
         if tried.stuck is not None:
             run.hold_up(QUEUE, tried.stuck)
             run.waits_for(tried.stuck)
-        run.pause_wanted = tried.pause_wanted
+        run.pause_wanted, run.paused_by = tried.pause_wanted, tried.paused_by
 
     def _make(self, row: RunRow) -> Run:
         run = Run(
@@ -148,6 +148,8 @@ class Queue:
         )
         run.stop_text = self._stops.get(run.run_id, row.stop_text)
         run.pause_wanted = row.state == "PAUSED"
+        if run.pause_wanted and row.detail.startswith(PAUSED_BY):
+            run.paused_by = row.detail.removeprefix(PAUSED_BY)
         ended = row.state in ENDED
         run.left_at(RoundState(Phase(row.state if ended else "WAITING"), row.rounds_done))
         run.waits_for(row.detail if ended else "")
@@ -185,8 +187,12 @@ class Queue:
 
     # what the admin wants
 
-    async def stop(self, run_id: str) -> None:
+    async def stop(self, run_id: str, by: str = THE_ADMIN) -> None:
         """Stop a run that has not ended: at once, or as soon as the disk lets it.
+
+        Args:
+            run_id: The run.
+            by: Who wants it, in words.
 
         Raises:
             ConfigError: No such run, or it has ended.
@@ -197,25 +203,30 @@ class Queue:
             raise ConfigError(f"there is no run {run_id!r}")
         if row.state in ENDED:
             raise ConfigError(f"run {run_id} has ended already: {row.state.lower()}")
+        wish = f"stopped by {by}"
         if self.current is not None and self.current.run_id == run_id:
-            self._want_stop(run_id)
+            self._want_stop(run_id, wish)
             with contextlib.suppress(TransportError):  # its loop records it as soon as it can
-                await asyncio.to_thread(self._store.update_run, run_id, stop_text=BY_ADMIN)
+                await asyncio.to_thread(self._store.update_run, run_id, stop_text=wish)
             return
-        text = BY_ADMIN + (" before it started" if row.state == "QUEUED" else "")
+        text = wish + (" before it started" if row.state == "QUEUED" else "")
         await asyncio.to_thread(
             self._store.update_run, run_id, state="STOPPED", detail=text, finished_at=now_text()
         )
         self._events.say(kinds.STOPPED, f"{row.name}: {text}", run_id)
-        self._want_stop(run_id)  # its turn may have come meanwhile
+        self._want_stop(run_id, wish)  # its turn may have come meanwhile
 
-    def _want_stop(self, run_id: str) -> None:
-        self._stops[run_id] = BY_ADMIN
+    def _want_stop(self, run_id: str, wish: str) -> None:
+        self._stops[run_id] = wish
         if self.current is not None and self.current.run_id == run_id:
-            self.current.want_stop(BY_ADMIN)
+            self.current.want_stop(wish)
 
-    async def pause(self, run_id: str) -> None:
+    async def pause(self, run_id: str, by: str = THE_ADMIN) -> None:
         """Hold a run; updates that come are still taken.
+
+        Args:
+            run_id: The run.
+            by: Who wants it, in words.
 
         Raises:
             ConfigError: No such run, it is not in its rounds, or its last one is being closed.
@@ -223,10 +234,14 @@ class Queue:
         run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
         if run.closes_last:
             raise ConfigError(f"run {run_id} closes its last round: no other follows to be held")
-        run.want_pause()
+        run.want_pause(by=by)
 
-    async def resume(self, run_id: str) -> None:
+    async def resume(self, run_id: str, by: str = THE_ADMIN) -> None:
         """Go on with a paused run.
+
+        Args:
+            run_id: The run.
+            by: Who wants it, in words.
 
         Raises:
             ConfigError: No such run, or it is not paused.
@@ -234,7 +249,7 @@ class Queue:
         run = self._in_rounds(run_id, await asyncio.to_thread(self._store.run, run_id))
         if not run.pause_wanted:
             raise ConfigError(f"run {run_id} is not paused")
-        run.want_pause(False)
+        run.want_pause(False, by)
 
     def _in_rounds(self, run_id: str, row: RunRow | None) -> Run:
         run = self.current

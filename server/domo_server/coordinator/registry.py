@@ -19,6 +19,7 @@ from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
+from domo_server.people.person import THE_ADMIN
 from domo_server.silos.claims import Claim, event_text, holder, refusal
 from domo_server.silos.rates import Bucket
 from domo_server.silos.session import NotReady, Process, Session
@@ -197,8 +198,8 @@ class Registry:
             self._joins.pop(name, None)
             self._said_at.pop(name, None)
 
-    async def drop(self, silo_id: str, reason: str) -> None:
-        """Leave a silo out of all rounds from the open one on.
+    async def drop(self, silo_id: str, reason: str, by: str = THE_ADMIN) -> None:
+        """Leave a silo out of all rounds from the open one on; `by` whom, in words.
 
         Raises:
             ConfigError: No such silo, or it is out already.
@@ -211,10 +212,10 @@ class Registry:
         self.dropped[silo_id] = reason
         if self._queue.current is not None:
             self._queue.current.leave_out(silo_id)
-        self._say(kinds.DROPPED, f"{silo_id} is left out by the admin: {reason}", silo_id)
+        self._say(kinds.DROPPED, f"{silo_id} is left out by {by}: {reason}", silo_id)
 
-    async def undrop(self, silo_id: str) -> None:
-        """Take a dropped silo back; its name stays bound to its state folder.
+    async def undrop(self, silo_id: str, by: str = THE_ADMIN) -> None:
+        """Take a dropped silo back, `by` whom; its name stays bound to its state folder.
 
         Raises:
             ConfigError: No such silo, it is not left out, or its data mean something else than
@@ -233,10 +234,14 @@ class Registry:
         self.dropped.pop(silo_id, None)
         if self._queue.current is not None:
             self._queue.current.take_back(silo_id)
-        self._say(kinds.READMITTED, f"{silo_id} is taken back by the admin", silo_id)
+        self._say(kinds.READMITTED, f"{silo_id} is taken back by {by}", silo_id)
 
-    async def rebind(self, silo_id: str) -> None:
+    async def rebind(self, silo_id: str, by: str = THE_ADMIN) -> None:
         """Let the next process that joins under a name have it, with whatever state folder.
+
+        Args:
+            silo_id: The name.
+            by: Who wants it, in words.
 
         Raises:
             ConfigError: No such silo, or it is connected, and so has its state folder.
@@ -248,7 +253,7 @@ class Registry:
                 "machine is to have the name, stop the domo-client that has it first"
             )
         await asyncio.to_thread(self._store.mark_silo, silo_id, readmitted=True)
-        text = f"the name {silo_id} is free for one state folder that is new, says the admin"
+        text = f"the name {silo_id} is free for one state folder that is new, says {by}"
         self._say(kinds.REBOUND, text, silo_id)
 
     async def _known(self, silo_id: str) -> None:

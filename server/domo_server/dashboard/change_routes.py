@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -17,6 +17,7 @@ from domo_server.dashboard.access.gate import requires
 from domo_server.dashboard.errors import ApiError, no_silo, not_found
 from domo_server.dashboard.openapi_examples import answer, errors, silo_errors
 from domo_server.dashboard.strict import known_query, strict_json
+from domo_server.people.person import Person
 from domo_server.view.interfaces import Control, ReadModel
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -27,6 +28,7 @@ MAX_EDIT_BYTES = 1 << 16
 MAX_REASON_BYTES = 4096
 MAX_REASON_CHARACTERS = 500
 """Longest reason for dropping a silo."""
+Who = Annotated[Person, requires("admin")]
 _REASON = {
     "type": "object",
     "properties": {"reason": {"type": "string", "maxLength": MAX_REASON_CHARACTERS}},
@@ -64,9 +66,9 @@ def _add_run_routes(router: APIRouter, read: ReadModel, control: Control) -> Non
         ),
         tags=["runs"],
     )
-    async def submit(request: Request, response: Response) -> RunSummary:
+    async def submit(request: Request, response: Response, who: Who) -> RunSummary:
         """Queue a run. It starts when those before it have ended and enough silos are there."""
-        summary = await control.submit(await read_config(request))
+        summary = await control.submit(await read_config(request), who.name)
         response.headers["Location"] = f"/api/v1/runs/{quote(summary.run_id, safe='')}"
         return summary
 
@@ -78,7 +80,7 @@ def _add_run_routes(router: APIRouter, read: ReadModel, control: Control) -> Non
         }
 
     async def change(
-        run_id: str, act: Callable[[str], Awaitable[RunSummary]], what: str
+        run_id: str, act: Callable[[str, str], Awaitable[RunSummary]], what: str, who: Person
     ) -> RunSummary:
         run = await read.run(run_id)
         if run is None:
@@ -87,7 +89,7 @@ def _add_run_routes(router: APIRouter, read: ReadModel, control: Control) -> Non
             message = f"run {run_id!r} has ended already ({run.state}). There is nothing to {what}."
             raise ApiError(409, "run_ended", message)
         try:
-            return await act(run_id)
+            return await act(run_id, who.name)
         except ConfigError as exc:
             run = await read.run(run_id)  # it may have ended in the meantime
             if run is not None and run.state in ENDED:
@@ -104,27 +106,27 @@ def _add_run_routes(router: APIRouter, read: ReadModel, control: Control) -> Non
         ),
         tags=["runs"],
     )
-    async def edit(run_id: str, request: Request) -> RunSummary:
+    async def edit(run_id: str, request: Request, who: Who) -> RunSummary:
         """Change what is said of a run, ended or not: its tags, its notes, archived or not."""
         wanted = await read_edit(request)
         if await read.run(run_id) is None:
             raise not_found(run_id)
-        return await control.edit(run_id, wanted)
+        return await control.edit(run_id, wanted, who.name)
 
     @router.post("/runs/{run_id:path}/pause", **options("PAUSED", "paused by the admin in round 2"))
-    async def pause(run_id: str) -> RunSummary:
+    async def pause(run_id: str, who: Who) -> RunSummary:
         """Hold a run until it is resumed. No round closes and none begins; silos finish theirs."""
-        return await change(run_id, control.pause, "pause")
+        return await change(run_id, control.pause, "pause", who)
 
     @router.post("/runs/{run_id:path}/resume", **options("OPEN", examples.SUMMARY.detail))
-    async def resume(run_id: str) -> RunSummary:
+    async def resume(run_id: str, who: Who) -> RunSummary:
         """Go on with a paused run where it was."""
-        return await change(run_id, control.resume, "resume")
+        return await change(run_id, control.resume, "resume", who)
 
     @router.post("/runs/{run_id:path}/stop", **options("STOPPED", "stopped by the admin"))
-    async def stop(run_id: str) -> RunSummary:
+    async def stop(run_id: str, who: Who) -> RunSummary:
         """Stop a run for good. What is committed stays, and so does its model."""
-        return await change(run_id, control.stop, "stop")
+        return await change(run_id, control.stop, "stop", who)
 
 
 def _add_silo_routes(router: APIRouter, read: ReadModel, control: Control) -> None:
@@ -147,10 +149,10 @@ def _add_silo_routes(router: APIRouter, read: ReadModel, control: Control) -> No
         ),
         tags=["silos"],
     )
-    async def drop(silo_id: str, request: Request) -> SiloStatus:
+    async def drop(silo_id: str, request: Request, who: Who) -> SiloStatus:
         """Leave a silo out, from the round that is open on, until `undrop`."""
         reason = await read_reason(request)
-        return await change(silo_id, lambda: control.drop(silo_id, reason))
+        return await change(silo_id, lambda: control.drop(silo_id, reason, who.name))
 
     plain: dict[str, Any] = {
         "responses": answer(examples.SILO) | silo_errors(404, 409, 422),
@@ -158,32 +160,32 @@ def _add_silo_routes(router: APIRouter, read: ReadModel, control: Control) -> No
     }
 
     @router.post("/silos/{silo_id}/undrop", **plain)
-    async def undrop(silo_id: str) -> SiloStatus:
+    async def undrop(silo_id: str, who: Who) -> SiloStatus:
         """Take a dropped silo back from the next round on; its name stays bound to its folder."""
-        return await change(silo_id, lambda: control.undrop(silo_id))
+        return await change(silo_id, lambda: control.undrop(silo_id, who.name))
 
     @router.post("/silos/{silo_id}/readmit", **plain, deprecated=True)
-    async def readmit(silo_id: str) -> SiloStatus:
+    async def readmit(silo_id: str, who: Who) -> SiloStatus:
         """The older name of `undrop`."""
-        return await change(silo_id, lambda: control.undrop(silo_id))
+        return await change(silo_id, lambda: control.undrop(silo_id, who.name))
 
     @router.post("/silos/{silo_id}/rebind", **plain)
-    async def rebind(silo_id: str) -> SiloStatus:
+    async def rebind(silo_id: str, who: Who) -> SiloStatus:
         """Let the next process that joins under this name have it, with a state folder of its own.
 
         For a silo that lost its state folder. Whoever joins first has the name, and keeps it.
         """
-        return await change(silo_id, lambda: control.rebind(silo_id))
+        return await change(silo_id, lambda: control.rebind(silo_id, who.name))
 
     @router.post("/silos/{silo_id}/revoke", **plain)
-    async def revoke(silo_id: str) -> SiloStatus:
+    async def revoke(silo_id: str, who: Who) -> SiloStatus:
         """Let a silo in no more, whatever its certificate says, and end its calls at once.
 
         Of a silo that is let in and has not joined yet too. It stays in its runs: `drop` leaves
         it out. To let it in again, enrol it anew.
         """
         try:
-            return await control.revoke(silo_id)
+            return await control.revoke(silo_id, who.name)
         except ConfigError as exc:
             raise ApiError(409, "conflict", str(exc)) from exc
 

@@ -71,6 +71,7 @@ DUPLICATE = _kind("duplicate")
 TORN = _kind("torn")
 
 # runs
+QUEUED = _kind("queued")
 WAITING = _kind("waiting")
 STARTED = _kind("started", webhook="started")
 UNTESTED = _kind("untested", "problem", "yellow")

@@ -32,7 +32,7 @@ from domo_server.runs.ending import Ending
 from domo_server.runs.model import digest_of_model, of_its_files
 from domo_server.runs.recovery import load
 from domo_server.runs.roster import NOBODY
-from domo_server.runs.run import COMMIT, Run
+from domo_server.runs.run import COMMIT, PAUSED_BY, Run
 from domo_server.store.checkpoint import Checkpoint, save_checkpoint
 from domo_server.store.rows import AcceptedUpdate, RoundRecord, RunChanges, RunRow
 from domo_server.store.store import now_text
@@ -145,7 +145,7 @@ class RunLoop:
                 continue  # what the admin wants may have changed meanwhile
             if run.state.phase is Phase.PAUSED or not run.participants.sampled:
                 paused = run.state.phase is Phase.PAUSED
-                run.waits_for("paused by the admin" if paused else NOBODY)
+                run.waits_for(f"{PAUSED_BY}{run.paused_by}" if paused else NOBODY)
                 await run.changes.loops.changed(LOOK_S)
                 continue
             if run.config.stop_after is not None:
@@ -175,18 +175,19 @@ class RunLoop:
         return [] if config.stop_after is None or late else run.untested()
 
     async def _pause_or_resume(self) -> None:
-        run = self._run
+        run, where = self._run, f"round {self._run.state.round_index + 1}"
         if run.pause_wanted:
             self._paused_at = run.clock()
             run.participants.times.paused()
             await run.settle()
             run.move(Signal.PAUSE)
-            run.say(kinds.PAUSED, f"paused in round {run.state.round_index + 1}")
+            run.waits_for(f"{PAUSED_BY}{run.paused_by}")
+            run.say(kinds.PAUSED, f"paused in {where} by {run.paused_by}")
         else:
             run.participants.hold(self._paused_at)
             run.move(Signal.RESUME)
-            run.say(kinds.RESUMED, f"goes on in round {run.state.round_index + 1}")
-        await set_state(run, self._durably, {"state": run.state.phase.value})
+            run.say(kinds.RESUMED, f"goes on in {where}, as {run.paused_by} wants")
+        await set_state(run, self._durably, {"state": run.state.phase.value, "detail": run.detail})
 
     async def _close(self) -> None:
         """Record the set, sum it, write the checkpoint, commit."""

@@ -16,6 +16,7 @@ from domo_server.events import kinds
 from domo_server.events.event_log import EventLog
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Changes
+from domo_server.people.person import THE_ADMIN
 from domo_server.results.evaluations import Evaluations
 from domo_server.rounds.state import Phase, RoundState, Signal, advance
 from domo_server.runs.assignment import Assignments
@@ -33,6 +34,7 @@ from domo_server.store.store import Store
 SETTLE_S = 1.0
 QUEUE, ROUND, COMMIT, END = "queue", "round", "commit", "end"
 """Who may hold a run up: its next try; its round; the commit of the one before; its end."""
+PAUSED_BY = "paused by "
 
 
 class Run:
@@ -92,7 +94,7 @@ class Run:
         self.ready = False
         self.detail = ""
         self.stop_text: str | None = None
-        self.pause_wanted = False
+        self.pause_wanted, self.paused_by = False, THE_ADMIN
         self.saving: asyncio.Task[None] | None = None
         self._damage: CoordinatorUnavailableError | None = None
         self._held_up: dict[str, str] = {}
@@ -108,9 +110,9 @@ class Run:
         self.stop_text = text
         self.changes.moved()  # what the admin wants
 
-    def want_pause(self, wanted: bool = True) -> None:
-        """It is to be held, or to go on."""
-        self.pause_wanted = wanted
+    def want_pause(self, wanted: bool = True, by: str = THE_ADMIN) -> None:
+        """It is to be held, or to go on; by whom."""
+        self.pause_wanted, self.paused_by = wanted, by
         self.changes.moved()  # what the admin wants
 
     # why it waits, in words

@@ -22,6 +22,7 @@ from domo.api.schema import (
 )
 from domo.api.silo_log import SiloLog
 from domo.model.card import ModelCard
+from domo_server.people.person import THE_ADMIN
 
 Which = Literal["newest", "best"]
 """A model of a run."""
@@ -100,9 +101,9 @@ class ReadModel(Protocol):
 
 
 class Control(Protocol):
-    """What REST may change. Errors are `domo.errors.DomoError` with a text for the caller."""
+    """What REST may change, `by` whom. Errors are `domo.errors.DomoError`, for the caller."""
 
-    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+    async def submit(self, config: Mapping[str, Any], by: str = THE_ADMIN) -> RunSummary:
         """Queue a run.
 
         Raises:
@@ -110,11 +111,11 @@ class Control(Protocol):
         """
         ...
 
-    async def edit(self, run_id: str, edit: RunEdit) -> RunSummary:
+    async def edit(self, run_id: str, edit: RunEdit, by: str = THE_ADMIN) -> RunSummary:
         """Change what is said of a run that there is: tags, notes, whether it is archived."""
         ...
 
-    async def pause(self, run_id: str) -> RunSummary:
+    async def pause(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         """Hold a run: no round closes and none begins until `resume`; silos finish their steps.
 
         Raises:
@@ -122,7 +123,7 @@ class Control(Protocol):
         """
         ...
 
-    async def resume(self, run_id: str) -> RunSummary:
+    async def resume(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         """Go on with a paused run.
 
         Raises:
@@ -130,7 +131,7 @@ class Control(Protocol):
         """
         ...
 
-    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+    async def drop(self, silo_id: str, reason: str = "", by: str = THE_ADMIN) -> SiloStatus:
         """Leave a silo out, from the round that is open on, until `undrop`.
 
         Raises:
@@ -138,7 +139,7 @@ class Control(Protocol):
         """
         ...
 
-    async def undrop(self, silo_id: str) -> SiloStatus:
+    async def undrop(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         """Take a dropped silo back, from the next round on.
 
         Raises:
@@ -146,7 +147,7 @@ class Control(Protocol):
         """
         ...
 
-    async def rebind(self, silo_id: str) -> SiloStatus:
+    async def rebind(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         """Let the next process that joins under a silo's name have it: its state folder was lost.
 
         Raises:
@@ -154,7 +155,7 @@ class Control(Protocol):
         """
         ...
 
-    async def revoke(self, silo_id: str) -> SiloStatus:
+    async def revoke(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         """Let a silo in no more, with any key, and end its calls.
 
         Raises:
@@ -162,7 +163,7 @@ class Control(Protocol):
         """
         ...
 
-    async def stop(self, run_id: str) -> RunSummary:
+    async def stop(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         """Stop a run that has not ended.
 
         Raises:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -28,6 +27,7 @@ from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.events.notifier import happened
 from domo_server.monitor.monitor import Watch
+from domo_server.people.person import THE_ADMIN
 from domo_server.results.numbers import latest_metrics, model_tables
 from domo_server.runs.run import Run
 from domo_server.store.rows import RunChanges, RunRow
@@ -92,11 +92,8 @@ class CoordinatorView:
 
     async def shown_run(self) -> RunDetail | None:
         """The run under way, or the newest."""
-        current = self._c.queue.current
-        if current is not None:
-            return await self.run(current.run_id)
-        newest = await asyncio.to_thread(self._store.newest_run)
-        return None if newest is None else await self.run(newest.run_id)
+        shown = self._c.queue.current or await asyncio.to_thread(self._store.newest_run)
+        return None if shown is None else await self.run(shown.run_id)
 
     async def runs(self) -> Sequence[RunSummary]:
         """All runs, newest first."""
@@ -180,8 +177,8 @@ class CoordinatorView:
         if final := exports.final_model(folder, row, which):
             return final
         async with self._exporting:  # two at once would write one file
-            export = partial(exports.exported_model, self._store, folder)
-            return await asyncio.to_thread(export, run_id, which)
+            export = exports.exported_model
+            return await asyncio.to_thread(export, self._store, folder, run_id, which)
 
     async def card(self, run_id: str, which: Which = "newest") -> ModelCard | None:
         """The card of the newest committed x_r, or of the best; None if there is none."""
@@ -242,52 +239,54 @@ class CoordinatorView:
             **stall_fields(stall, self._c.clock()),
         )
 
-    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+    async def submit(self, config: Mapping[str, Any], by: str = THE_ADMIN) -> RunSummary:
         """Queue a run."""
-        return await self._summary(await self._c.submissions.submit(config))
+        row = await self._c.submissions.submit(config)
+        self._c.events.say(kinds.QUEUED, f"{row.run_id} was queued by {by}", row.run_id)
+        return await self._summary(row)
 
-    async def edit(self, run_id: str, edit: RunEdit) -> RunSummary:
+    async def edit(self, run_id: str, edit: RunEdit, by: str = THE_ADMIN) -> RunSummary:
         """Change what is said of a run."""
         changes = cast(RunChanges, edit.model_dump(exclude_none=True))
         if changes:
             await asyncio.to_thread(lambda: self._store.update_run(run_id, **changes))
-            text = f"of {run_id} the admin has changed {' and '.join(sorted(changes))}"
+            text = f"of {run_id} {by} has changed {' and '.join(sorted(changes))}"
             self._c.events.say(kinds.RUN_EDITED, text, run_id)
         return await self._after(run_id)
 
-    async def stop(self, run_id: str) -> RunSummary:
+    async def stop(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         """Stop a run."""
-        await self._c.queue.stop(run_id)
+        await self._c.queue.stop(run_id, by)
         return await self._after(run_id)
 
-    async def pause(self, run_id: str) -> RunSummary:
+    async def pause(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         """Hold a run."""
-        await self._c.queue.pause(run_id)
+        await self._c.queue.pause(run_id, by)
         return await self._after(run_id)
 
-    async def resume(self, run_id: str) -> RunSummary:
+    async def resume(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         """Go on with a paused run."""
-        await self._c.queue.resume(run_id)
+        await self._c.queue.resume(run_id, by)
         return await self._after(run_id)
 
-    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+    async def drop(self, silo_id: str, reason: str = "", by: str = THE_ADMIN) -> SiloStatus:
         """Leave a silo out."""
-        await self._c.registry.drop(silo_id, reason)
+        await self._c.registry.drop(silo_id, reason, by)
         return await self._silo(silo_id)
 
-    async def undrop(self, silo_id: str) -> SiloStatus:
+    async def undrop(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         """Take a silo back."""
-        await self._c.registry.undrop(silo_id)
+        await self._c.registry.undrop(silo_id, by)
         return await self._silo(silo_id)
 
-    async def rebind(self, silo_id: str) -> SiloStatus:
+    async def rebind(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         """Free a silo's name."""
-        await self._c.registry.rebind(silo_id)
+        await self._c.registry.rebind(silo_id, by)
         return await self._silo(silo_id)
 
-    async def revoke(self, silo_id: str) -> SiloStatus:
+    async def revoke(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         """Let a silo in no more."""
-        await self._c.revoke(silo_id, "the admin")
+        await self._c.revoke(silo_id, by)
         return await self._silo(silo_id)
 
     async def _silo(self, silo_id: str) -> SiloStatus:

@@ -22,6 +22,7 @@ from domo.api.silo_log import LogLine, SiloLog
 from domo.errors import ConfigError
 from domo.model.card import ModelCard
 from domo_server.dashboard import openapi_examples as examples
+from domo_server.people.person import THE_ADMIN
 from domo_server.view.rows import silo_round
 
 
@@ -186,7 +187,7 @@ class Federation:
             self.num_changes += 1
             self.changed.notify_all()
 
-    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
+    async def submit(self, config: Mapping[str, Any], by: str = THE_ADMIN) -> RunSummary:
         if "method" not in config:
             raise ConfigError("method is missing. Give one of FedAvg, DOMO")
         self.submitted.append(config)
@@ -195,37 +196,37 @@ class Federation:
         self.run_list.insert(0, self.run_list[0].model_copy(update=fields))
         return (await self.runs())[0]
 
-    async def edit(self, run_id: str, edit: RunEdit) -> RunSummary:
+    async def edit(self, run_id: str, edit: RunEdit, by: str = THE_ADMIN) -> RunSummary:
         (place,) = (i for i, run in enumerate(self.run_list) if run.run_id == run_id)
         changes = edit.model_dump(exclude_none=True)
         self.run_list[place] = self.run_list[place].model_copy(update=changes)
         return RunSummary(**self.run_list[place].model_dump())
 
-    async def pause(self, run_id: str) -> RunSummary:
+    async def pause(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         return await self._move(run_id, "OPEN", "PAUSED")
 
-    async def resume(self, run_id: str) -> RunSummary:
+    async def resume(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         return await self._move(run_id, "PAUSED", "OPEN")
 
-    async def stop(self, run_id: str) -> RunSummary:
+    async def stop(self, run_id: str, by: str = THE_ADMIN) -> RunSummary:
         return self._change_run(run_id, "STOPPED")
 
-    async def drop(self, silo_id: str, reason: str = "") -> SiloStatus:
+    async def drop(self, silo_id: str, reason: str = "", by: str = THE_ADMIN) -> SiloStatus:
         if any(s.silo_id == silo_id and s.dropped is not None for s in self.silo_list):
             raise ConfigError(f"{silo_id} is out already")
         return self._change_silo(silo_id, reason)
 
-    async def undrop(self, silo_id: str) -> SiloStatus:
+    async def undrop(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         if any(s.silo_id == silo_id and s.dropped is None for s in self.silo_list):
             raise ConfigError(f"{silo_id} is not left out")
         return self._change_silo(silo_id, None)
 
-    async def rebind(self, silo_id: str) -> SiloStatus:
+    async def rebind(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         (silo,) = (s for s in self.silo_list if s.silo_id == silo_id)
         self.rebound.append(silo_id)
         return silo
 
-    async def revoke(self, silo_id: str) -> SiloStatus:
+    async def revoke(self, silo_id: str, by: str = THE_ADMIN) -> SiloStatus:
         if all(s.silo_id != silo_id for s in self.silo_list):
             raise ConfigError(f"nobody has let {silo_id} in")
         self.revoked.append(silo_id)
