@@ -12,6 +12,7 @@ from torch import nn
 
 from domo.model.flat import FlatModel
 from domo.model.model_file import save_model
+from domo.names import one_line
 from domo.training.initial import build_initial
 from domo_server.store.database import open_database
 from domo_server.store.store import Store
@@ -233,7 +234,7 @@ def test_data_tasks_and_models_that_do_not_fit(tmp_path: Path) -> None:
     assert got == [(2, [no_part + reason]) for reason in reasons.values()]
     reasons["empty"] = f"the data folder is empty. It should hold {DIGITS_DATA}"
     reasons["label"] = "labels have to be in 0..9, and 1 of 3 labels are not"
-    assert said == {k: f"{k} declined 1-domo-digits: {v}" for k, v in reasons.items()}
+    assert said == {k: f"{k} declined 1-domo-digits: {one_line(v)}" for k, v in reasons.items()}
 
 
 def test_own_tasks_with_faults(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from domo_client.loop.heartbeat import Progress
 from domo_client.loop.outcome import Outcome
 from domo_client.loop.rounds import Rounds
 from domo_client.loop.silo import Silo
-from domo_server.runs.receiver import Receiver
+from domo_server.results.evaluations import Evaluations
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
@@ -175,13 +175,13 @@ def test_a_silo_says_which_model_it_is_through_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[int, str, str]] = []
-    real = Receiver.note_tested
+    real = Evaluations.note_tested
 
-    def note(self: Receiver, silo_id: str, model_index: int, tested: str = "") -> None:
+    def note(self: Evaluations, silo_id: str, model_index: int, tested: str = "") -> None:
         told.append((model_index, tested, self.model_digests[model_index]))
         real(self, silo_id, model_index, tested)
 
-    monkeypatch.setattr(Receiver, "note_tested", note)
+    monkeypatch.setattr(Evaluations, "note_tested", note)
     with coordinator(tmp_path, own_run(tmp_path, nn.BatchNorm1d(2), task="own:Norm")) as server:
         with join(server, tmp_path) as silo:
             for rnd in silo.rounds(nn.BatchNorm1d(2)):

@@ -145,8 +145,8 @@ class Registry:
             return  # no such run, or it is known already
         if run.state.ended or not run.roster.has_place_for(session):
             return  # it is not for this silo; one that is loaded again may be
-        own = session.error or ""
-        if code == session.error_code and own.startswith("enrolment refused: "):
+        own = (session.error or "").removeprefix("enrolment refused: ")
+        if code == session.error_code and own != session.error and len(own) > len(reason):
             reason = own  # it repeats that, and has less room for it
         session.declined[run_id] = reason
         session.fails(reason, code)

@@ -66,10 +66,11 @@ class DataServicer:
     ) -> None:
         queue = self._coordinator.queue
         run = await queue.locate(request.run_id)
-        if run.ready and session.silo_id not in run.roster.enrolled:
+        enrolled = session.silo_id in run.roster.enrolled
+        if run.ready and not (enrolled or run.roster.has_place_for(session)):
             raise ProtocolError(f"{session.silo_id} is not part of {run.run_id}")
         tested = request.evaluated_index, request.evaluated_digest.hex()
-        if request.evaluated_index >= 0:
+        if request.evaluated_index >= 0 and enrolled:
             run.evaluations.note_tested(session.silo_id, *tested)
 
         def look() -> Assignment[WireVector] | None:
