@@ -25,14 +25,14 @@ GOOD = np.array([1, 2, 3], "<f4").tobytes()
 class Raw:
     """A silo that says what it is told to."""
 
-    def __init__(self, server: Coordinator):
-        self._channel = grpc.insecure_channel(server.address)
+    def __init__(self, server: Coordinator, channel: grpc.Channel | None = None):
+        self._channel = channel or grpc.insecure_channel(server.address)
         self.stub: Any = pb_grpc.FederationStub(self._channel)
         data = "/domo_proto.v1.FederationData/"
         self._fetch: Any = self._channel.unary_stream(data + "FetchRound")
         self._submit: Any = self._channel.stream_unary(data + "SubmitUpdate")
         self.health = health_pb2_grpc.HealthStub(self._channel)
-        self.run_id = server.run_ids[0]
+        self.run_id = server.run_ids[0] if server.run_ids else ""
 
     def join(self, **given: Any) -> Any:
         values = {

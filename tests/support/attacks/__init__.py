@@ -1,0 +1,1 @@
+"""A federation of honest silos, and one that attacks while they train."""
