@@ -154,8 +154,11 @@ class Vectors:
         self._misfits[digest] += 1
         times = self._misfits[digest]
         if times > 1 and not times & (times - 1):  # seldom, where nobody mends it
-            text = f"{where} has come {times} times and does not fit its digest: its file may be "
-            self.on_damage(Public(f"{text}damaged at the coordinator"))
+            text = (
+                f"{where} has come {times} times and does not fit its digest: its file may be "
+                "damaged at the coordinator"
+            )
+            self.on_damage(Public(text))
 
 
 def _like(free: list[Tensor], num_bytes: int, dtype: torch.dtype, page_locked: bool) -> Tensor:
