@@ -92,7 +92,8 @@ class CoordinatorView:
 
     async def shown_run(self) -> RunDetail | None:
         """The run under way, or the newest."""
-        shown = self._c.queue.current or await asyncio.to_thread(self._store.newest_run)
+        newest = await asyncio.to_thread(self._store.newest_run)
+        shown = self._c.queue.current or newest
         return None if shown is None else await self.run(shown.run_id)
 
     async def runs(self) -> Sequence[RunSummary]:
