@@ -312,7 +312,7 @@ def test_the_options_of_a_run_are_those_of_the_code(app: FastAPI) -> None:
 def test_the_form_has_every_setting() -> None:
     text = (STATIC / "form_fields.js").read_text()
     fields = re.findall(r'key: "(\w+)"', text)
-    as_json = re.findall(r"AS_JSON = \[(.*)\]", text)[0]
+    as_json = re.findall(r"AS_JSON = \[(.*?)\]", text, re.DOTALL)[0]
     assert sorted(fields + re.findall(r'"(\w+)"', as_json)) == sorted(RunConfig.model_fields)
 
 

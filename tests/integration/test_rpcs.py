@@ -19,6 +19,7 @@ from domo_proto.errors import SessionError
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator import strangers
 from domo_server.events.event_log import BURST
+from domo_server.identity.certify import Certifier
 from domo_server.rpc.access import BUG, UNREADABLE
 from domo_server.runs.roster import Roster
 from domo_server.silos import allowed
@@ -47,7 +48,7 @@ def raw(server: Coordinator) -> Iterator[Raw]:
 def trainer(raw: Raw) -> Raw:
     """Enrolled, with round 0 open."""
     raw.join()
-    assert raw.enroll().enrolled
+    assert raw.enroll(num_eval_samples=4).enrolled
     header = pb.RoundHeader.FromString(raw.fetch()[0])
     assert (header.action, header.num_steps) == (pb.TRAIN, 1)
     return raw
@@ -125,6 +126,7 @@ def test_what_is_the_coordinators_own_fault_is_retryable_and_names_no_path(
     monkeypatch.setattr(Sessions, "get", fail)
     monkeypatch.setattr(Sessions, "join", fail)
     monkeypatch.setattr(Roster, "has_place", fail)
+    monkeypatch.setattr(Certifier, "certify", fail)
     stub, silo = trainer.stub, {"session": trainer.session}
     calls = {
         "WaitForRun": lambda: stub.WaitForRun(pb.WaitForRunRequest(**silo), timeout=30),
@@ -138,6 +140,7 @@ def test_what_is_the_coordinators_own_fault_is_retryable_and_names_no_path(
         "Report": lambda: stub.Report(pb.ReportRequest(**silo), timeout=30),
         "Leave": lambda: stub.Leave(pb.LeaveRequest(**silo), timeout=30),
         "Attend": lambda: list(stub.Attend(pb.AttendRequest(**silo), timeout=30)),
+        "Certify": lambda: stub.Certify(pb.CertifyRequest(), timeout=30),
         "Join": trainer.join,
         "FetchRound": trainer.fetch,
         "SubmitUpdate": trainer.submit,

@@ -98,4 +98,6 @@ export const GROUPS = [
 ];
 
 /** Settings that are lists, tables of numbers or a switch: only as JSON. */
-export const AS_JSON = ["classes", "images", "local_lrs", "local_steps_list", "participants", "same_code"];
+export const AS_JSON = [
+  "classes", "evaluators", "images", "local_lrs", "local_steps_list", "participants", "same_code",
+];
