@@ -16,6 +16,7 @@ import grpc
 from cryptography import x509
 
 from domo.errors import ConfigError
+from domo.names import one_line
 from domo.ops import proxies
 from domo.ops.addresses import split
 from domo.ops.findings import Finding, ok, problem, unchecked
@@ -175,7 +176,7 @@ def coordinators(port: Port, cert: x509.Certificate) -> Iterator[Finding]:
         yield ok(f"{THEIRS} is for {port.host}")
     else:
         names = alternative_names(cert) or common_names(cert)
-        text = f"{THEIRS} is for {', '.join(names) or 'nobody'}, not for {port.host}"
+        text = f"{THEIRS} is for {one_line(', '.join(names)) or 'nobody'}, not for {port.host}"
         yield problem(text, "give one of these as --server, or have one made for the name in use")
     yield _authority(port, cert)
 
@@ -199,7 +200,7 @@ def _authority(port: Port, cert: x509.Certificate) -> Finding:
     except ssl.SSLCertVerificationError as error:
         if error.verify_code in (EXPIRED, NOT_YET):
             return ok(f"{THEIRS} is signed by a CA in {where}")
-        signer = cert.issuer.rfc4514_string()
+        signer = one_line(cert.issuer.rfc4514_string())
         text = f"{THEIRS} is not signed by a CA in {where}, but by {signer}: the wrong CA"
         return problem(text, "ask the admin for the CA's file and give it as --tls-ca")
     except OSError as error:

@@ -60,6 +60,11 @@ class Finding:
     text: str
     mend: str = ""
 
+    def __post_init__(self) -> None:
+        """One line each: a peer's text may be in them, as of a certificate that nobody trusts."""
+        for name in ("text", "mend"):
+            object.__setattr__(self, name, one_line(getattr(self, name), MOST_SAID))
+
 
 def ok(text: str) -> Finding:
     """All is well."""
@@ -134,9 +139,7 @@ class Report:
             self.add(name, problem(text, mend))
 
     def add(self, name: str, finding: Finding) -> None:
-        """Keep a finding, and print its line; a peer's text may be in it."""
-        text, mend = one_line(finding.text, MOST_SAID), one_line(finding.mend, MOST_SAID)
-        finding = Finding(finding.state, text, mend)
+        """Keep a finding, and print its line."""
         self.found.append((name, finding))
         if not self.quiet:
             style = STYLES[finding.state]

@@ -49,6 +49,12 @@ def test_a_task_s_name_is_no_smiley_and_what_it_raises_moves_no_cursor(capsys):
     assert "\x1b[31mred" not in capsys.readouterr().out
 
 
+def test_a_finding_is_one_line_as_a_certificate_may_say_anything():
+    found = problem("its certificate is for a\n13:00:00 INFO  forged\x1b[2J", "mend\nit" * 999)
+    assert found.text == "its certificate is for a 13:00:00 INFO forged"
+    assert len(found.mend) == 1000
+
+
 def test_operating_system_and_interrupt(capsys):
     assert exit_of(PermissionError(13, "Permission denied", "/etc/x")) == 1
     assert capsys.readouterr().err == (
