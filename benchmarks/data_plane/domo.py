@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from benchmarks.data_plane import light
+from benchmarks.data_plane import light, papers
 from domo.model.model_file import write_model
 from tests.support.faults.proxy import Proxy
 from tests.support.live.federation import Federation, Process, federation
@@ -76,13 +76,15 @@ def usage(pid: int) -> tuple[float, float]:
 
 @contextmanager
 def started(
-    num_params: int, silos: int, rounds: int, method: str, server: str = ""
+    num_params: int, silos: int, rounds: int, method: str, server: str = "", mutual: bool = False
 ) -> Iterator[tuple[Federation, Process, float]]:
     """A coordinator with one run that starts at 0, and its VmHWM before it."""
     with tempfile.TemporaryDirectory(prefix="domo-bench-") as root, federation(Path(root)) as fed:
         zeros = torch.zeros(1 << 18)
         layout = light.layout_of(num_params)
         write_model(fed.folder / "x0.safetensors", layout, lambda _, lo, hi: zeros[: hi - lo])
+        if mutual:
+            papers.begin(fed.state_dir)
         process = fed.start_server(server=server, report_interval_s=light.HEARTBEAT_S)
         bare_mb, _ = usage(process.pid)
         run = {
@@ -125,6 +127,7 @@ def light_rounds(
     slow: int = 0,
     slow_rate: float = 2.5e6,
     pause_s: float = 0.0,
+    mutual: bool = False,
 ) -> Rounds:
     """Rounds with light silos.
 
@@ -140,17 +143,21 @@ def light_rounds(
         slow: How many of the silos are behind a slow link; the times are those of the others.
         slow_rate: Bytes a second of such a link, each way.
         pause_s: How long silos do nothing before their updates are ready.
+        mutual: Over mTLS, with the coordinator's own CA.
     """
     n, vectors = num_bytes // 4, 2 if method in ("FedAvgLM", "FedAvgSLM") else 1
     out = Rounds("domo", case, num_bytes / 1e6, silos)
     total = rounds + 2
-    with started(n, silos, total, method, server) as (fed, process, out.bare_mb):
+    with started(n, silos, total, method, server, mutual) as (fed, process, out.bare_mb):
         links = [Proxy(fed.address, rate=slow_rate) for _ in range(slow)]
+        names = [f"silo-{k:03d}" for k in range(silos)] if mutual else []
+        own = [papers.enrol(fed.state_dir, fed.folder, name) for name in names]
         addresses = [*(link.address for link in links), *[fed.address] * (silos - slow)]
 
         def body(k: int, together: light.Barrier, stamps: light.Stamps) -> None:
             folder = fed.folder / f"silo-{k}"
-            light.run(k, addresses[k], folder, n, vectors, keeps, together, stamps, pause_s)
+            tls, where = (own[k] if mutual else None), addresses[k]
+            light.run(k, where, folder, n, vectors, keeps, together, stamps, pause_s, tls)
 
         stamps, ends = (light.threads_of if threads else _processes_of)(silos, body)
         seen = _Seen(silos, slow)

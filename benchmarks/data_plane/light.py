@@ -28,6 +28,7 @@ from domo_client.rpc.session import Session
 from domo_client.rpc.vectors import Vectors
 from domo_client.state.folder import PendingUpdate, SiloState
 from domo_proto.assignment import Announced, Assignment
+from domo_proto.channel import TlsFiles
 from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
 
 PATIENCE_S = 1800.0
@@ -147,6 +148,7 @@ def run(
     together: Barrier,
     stamps: Stamps,
     pause_s: float = 0.0,
+    tls: TlsFiles | None = None,
 ) -> None:
     """Take part in one run; the body of a process or of a thread.
 
@@ -160,6 +162,7 @@ def run(
         together: All silos wait here before their updates are ready.
         stamps: Where it says what it has done.
         pause_s: How long it does nothing before its update is ready.
+        tls: Its certificate, where silos show one.
     """
     torch.set_num_threads(1)
 
@@ -170,7 +173,7 @@ def run(
 
     ids = (VectorId.UPDATE, VectorId.LOCAL_MOMENTUM)[:vectors]
     state = SiloState(folder)
-    session = Session(address, f"silo-{silo:03d}", state.instance_id)
+    session = Session(address, f"silo-{silo:03d}", state.instance_id, tls=tls)
     control = Control(session)
     data = Data(session, state) if keeps else Streaming(session, state)
     ended = threading.Event()

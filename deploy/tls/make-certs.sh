@@ -7,14 +7,14 @@
 # COORDINATOR is the name or IP address that the silos dial; a SILO is the name of its --name.
 # Call it again with more silos: the CA and certificates that exist are kept.
 #
-# In earnest, let the PKI that you have do this, because here one folder holds every private key:
-#   - each silo makes its own key, which never leaves it, and sends a signing request;
-#   - the CA's key is offline or in an HSM, and signs for this federation alone, since whoever holds
-#     a certificate of this CA with a silo's name in it may speak for that silo;
+# In earnest, let `domo-server pki init` and `domo-client enroll` do this, or the PKI that you have,
+# because here one folder holds every private key:
+#   - each silo makes its own key, which never leaves it;
 #   - the silo's name is in the subject alternative name (DNS) of its certificate, the coordinator's
 #     dialled name in that of its own; extended key usage clientAuth and serverAuth;
-#   - certificates are short-lived and renewed in time. There is no revocation list: to shut out a
-#     silo, take it off the roster, or renew the CA.
+#   - certificates are short-lived and renewed in time; domo reads the new files by itself.
+# A certificate alone lets nobody in: domo-server admit SILO does, or the roster of a run. To shut a
+# silo out: domo revoke SILO.
 set -eu
 umask 077
 

@@ -127,6 +127,8 @@ def _banner(settings: "ServerConfig", where: "Started", link: bool) -> None:
     say(f"  log in     {where.login_url() if link else f'{command} prints a link, good once'}")
     if settings.open_reading and not is_loopback(settings.dashboard or DEFAULT_DASHBOARD):
         say("  reading    is open: whoever reaches the page may read (open_reading)")
+    if settings.tls is None and used is not None:
+        say(f"  let in     {typed('domo-server', 'enroll', 'NAME', state_dir=state_dir)}")
     if where.run_ids:
         say(f"  runs       {', '.join(where.run_ids)}")
         here_only = ", on this machine," if is_loopback(where.grpc_address) else ""

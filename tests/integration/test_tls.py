@@ -126,7 +126,7 @@ def test_certificates_that_end_soon(papers: Papers, tmp_path: Path) -> None:
             with join(server, tmp_path, TlsFiles(papers.ca.cert, pair.cert, pair.key)):
                 assert days_left(server.silo("site-a")["certificate_end"]) == days
         said = [(e["silo_id"], e["text"]) for e in server.get("/events?kind=certificate")]
-    mend = "renew it, and restart with the new one"
+    mend = "renew it; a new one is read by itself"
     assert said == [
         (None, f"the coordinator's certificate expires in 5 days: {mend}"),
         ("site-a", f"the certificate of site-a expires in 0 days: {mend}"),

@@ -35,17 +35,22 @@ class Call:
 
     Attributes:
         peer: Who makes it; None: it shows no certificate.
-        address: Where from.
+        context: Of grpc.
         task: That answers it.
         silo_id: For whom it speaks, once that is known.
         cut: Why it is ended.
     """
 
     peer: Peer | None
-    address: str
+    context: Any
     task: asyncio.Task[Any] | None
     silo_id: str = ""
     cut: DomoError | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it comes from."""
+        return address_of(self.context)
 
     def uncancel(self) -> None:
         """What was cancelled to be cut goes on to say why."""
@@ -105,11 +110,10 @@ class Guard:
         if self.heard is not None:
             self.heard(context.peer())
         peer = self._peers.of(context)
-        call = Call(peer, "", asyncio.current_task())
+        call = Call(peer, context, asyncio.current_task())
         token = CALL.set(call)
         try:
             if peer is not None:
-                call.address = address_of(context)
                 self._check(call, peer, enrols)
                 self._calls.add(call)
             yield call

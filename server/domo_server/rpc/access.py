@@ -213,6 +213,7 @@ class Callers:
         session = self._coordinator.sessions.get(token)
         self._coordinator.guard.speaks_for(session.silo_id)
         session.certificate_end = certificate_end()  # it may have been renewed
+        session.certificate_end = certificate_end()  # it may have been renewed
         check_rate(self._coordinator, session)
         log_context(silo=session.silo_id)
         return session

@@ -55,7 +55,7 @@ class Expiry:
         self._said.add((silo_id, end, end <= now))
         days = int((end - now) / 86_400)
         when = "has expired" if end <= now else f"expires in {days} day{'' if days == 1 else 's'}"
-        mend = "renew it, and restart with the new one"
+        mend = "renew it; a new one is read by itself"
         self._say(f"{what} {when}: {mend}", silo_id=silo_id)
 
     async def watch(self) -> None:

@@ -26,7 +26,7 @@ def test_each_is_said_once_and_once_more_when_it_has_ended(clock: Clock) -> None
     for day in (6.5, 7, 19):
         clock.now = day * DAY_S
         expiry.look()
-    mend = "renew it, and restart with the new one"
+    mend = "renew it; a new one is read by itself"
     first = (f"the certificate of site-a expires in 13 days: {mend}", "site-a")
     assert said == [first]
     for day in (20, 21):
@@ -45,5 +45,5 @@ def test_the_coordinators_own_and_a_silo_that_left(clock: Clock) -> None:
     expiry.own_end = 1.5 * DAY_S
     expiry.look()
     assert said == [
-        "the coordinator's certificate expires in 1 day: renew it, and restart with the new one"
+        "the coordinator's certificate expires in 1 day: renew it; a new one is read by itself"
     ]
