@@ -33,7 +33,7 @@ def test_it_is_said_once_with_what_to_try_and_not_again_after_a_restart(tmp_path
     rounds = len(GOOD) + len(BAD) + 2
 
     async def go() -> None:
-        async with opened(tmp_path, num_rounds=rounds, evaluate_every=1) as lab:
+        async with opened(tmp_path, 100, num_rounds=rounds, evaluate_every=1) as lab:
             for accuracy in (*GOOD, *BAD[:-2]):
                 await one_round(lab, accuracy)
             assert await lab.events("falls-apart") == []
@@ -57,7 +57,7 @@ def test_it_is_said_once_with_what_to_try_and_not_again_after_a_restart(tmp_path
 
 def test_a_number_of_tables_is_looked_at_too(tmp_path: Path) -> None:
     async def go() -> None:
-        async with opened(tmp_path, num_rounds=20, evaluate_every=1) as lab:
+        async with opened(tmp_path, 100, num_rounds=20, evaluate_every=1) as lab:
             for right in (50, 90, *(30,) * IN_A_ROW):
                 said = np.arange(100) >= right
                 table = metrics.confusion(np.zeros(100), predictions=said, classes=2)

@@ -210,12 +210,12 @@ async def life(folder: Path, clock: Clock | None = None, **settings: Any) -> Asy
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, **settings: Any) -> AsyncIterator[Lab]:
+async def opened(folder: Path, num_tests: int = 0, **settings: Any) -> AsyncIterator[Lab]:
     """A federation with all of its silos enrolled, and round 0 open."""
     async with life(folder, **settings) as lab:
         roster = settings.get("roster", SILOS)
         for name in roster:
-            await lab.enroll(name)
+            await lab.enroll(name, num_tests=num_tests)
         await lab.round_open(0)
         yield lab
 
