@@ -31,7 +31,7 @@ async def the_file(lab: Lab) -> TensorFile:
 
 def test_a_model_carries_its_card_during_a_run_and_at_its_end(tmp_path: Path) -> None:
     async def act() -> None:
-        async with opened(tmp_path, data_licence="on request", evaluate_every=1) as lab:
+        async with opened(tmp_path, 8, data_licence="on request", evaluate_every=1) as lab:
             assert await lab.view.card(RUN_ID) is None
             names = lab.run.roster.frozen or []
             await lab.send_all(*names)
