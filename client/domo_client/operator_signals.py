@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from domo.outside.text import task_error
+from domo.outside.text import Public, task_error
 
 OWN = (signal.SIGINT, signal.SIGTERM)
 KEPT = (*OWN, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
@@ -25,7 +25,7 @@ def listen() -> None:
 
 def hang_up() -> NoReturn:
     """Its terminal was closed, which stops this silo too."""
-    raise Stopped("its terminal was closed")
+    raise Stopped(Public("its terminal was closed"))
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from domo.api.schema import RunState
 from domo.run_config import RunConfig
 from domo_server.config import ServerConfig, name_runs
-from domo_server.dashboard.access.oidc import make_provider
 from domo_server.integrations.trackers import make_writers
 from domo_server.startup import Started, hold
 
@@ -42,10 +41,11 @@ async def serve(
     """
     named = name_runs(runs)
     writers = make_writers(config.trackers)
-    provider = make_provider(config.oidc, config.dashboard_url)
     async with hold(config) as held:
+        from domo_server.dashboard.access.oidc import make_provider
         from domo_server.wiring import run
 
+        provider = make_provider(config.oidc, config.dashboard_url)
         return await run(
             held,
             config,

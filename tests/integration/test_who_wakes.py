@@ -29,6 +29,9 @@ QUEUED = RunConfig(task="digits", num_rounds=1, num_silos=1)
 class NoTls:
     """What a handler asks of a call without certificates."""
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     def auth_context(self) -> dict[str, Any]:
         return {}
 
@@ -39,7 +42,7 @@ async def begun(folder: Path) -> AsyncIterator[Lab]:
     async with life(folder, **SETTINGS) as lab:
         await lab.join(C)
         for name in (A, B):
-            await lab.enroll(name)
+            await lab.enroll(name, num_tests=8)
         await lab.round_open(0)
         await lab.c.events.flush()
         yield lab

@@ -82,7 +82,8 @@ def _of_domo(error: DomoError) -> str:
 def kind_of_fault(error: BaseException) -> str:
     """What kind of exception it is, with its place in the user's code; nothing of its text."""
     if isinstance(error, KeyboardInterrupt):
-        return "stopped by its operator"
+        said = next(iter(error.args), None)
+        return said if isinstance(said, Public) else "stopped by its operator"
     root = root_of(error)
     if isinstance(root, DomoError):
         return _of_domo(root)
