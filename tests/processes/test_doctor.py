@@ -46,6 +46,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
 def server(papers: Papers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
     """A coordinator with mTLS that no test changes."""
     with coordinator(tmp_path_factory.mktemp("mutual"), tls=of(papers)) as it:
+        it.admit("site-a")
         yield it
 
 
