@@ -109,14 +109,6 @@ def end_of_file(path: Path, what: str) -> float:
     return read_certificates(path, what)[0].not_valid_after_utc.timestamp()
 
 
-def end_of(pem: bytes) -> float | None:
-    """When a certificate ends, seconds since 1970; None: it cannot be read."""
-    try:
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
-    except ValueError:
-        return None
-
-
 def _text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 

@@ -2,12 +2,14 @@
 
 import threading
 import time
+import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 from cryptography import x509
+from torch import nn
 
 import domo_client
 from domo.errors import AccessError, DomoError
@@ -15,8 +17,9 @@ from domo_client.loop.silo import Silo
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.identities import dns_names, fingerprint, make_request, new_key
 from domo_proto.v1 import federation_pb2 as pb
+from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from tests.support.certificates import SERVER, Authority, Pair
-from tests.support.live.coordinator import Coordinator, coordinator
+from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.enrolled import Enrolling, Paper, certify, enrolling, stub_of
 
 SECOND = 1 / 86_400
@@ -364,3 +367,56 @@ def test_a_certificate_for_servers_alone_makes_no_connection(
         with pytest.raises(DomoError):
             join(server, tmp_path, mine)
         assert server.get("/silos") == []
+
+
+def test_an_admin_revokes_over_rest_at_once(home: Enrolling, tmp_path: Path) -> None:
+    silo = connect(home, tmp_path, home.enrolled("site-a"))
+    home.enrolled("site-b")  # it has not joined
+    thread, found = waits(silo)
+    begun = time.monotonic()
+    home.coordinator.post("/silos/site-a/revoke")
+    thread.join(5)
+    assert found[0][0] - begun < 0.5
+    assert "revoked by" in str(found[0][1])
+    assert home.coordinator.post("/silos/site-b/revoke")["phase"] == "offline"
+    row = home.admissions.of("site-b")
+    assert row is not None
+    assert row.state == "revoked"
+    with pytest.raises(urllib.error.HTTPError, match="409"):
+        home.coordinator.post("/silos/site-x/revoke")
+    silo.close()
+
+
+def test_all_open_streams_end(tmp_path: Path) -> None:
+    """Attend, FetchRound, and SubmitUpdate, of which no header has come."""
+    run = own_run(tmp_path, nn.Linear(2, 1), num_silos=2)
+    over = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        over.wait(20)
+        yield from ()
+
+    with enrolling(tmp_path, run, long_poll_s=20.0) as home:
+        paper = home.enrolled("site-a")
+        keys = grpc.ssl_channel_credentials(paper.ca, paper.key, paper.cert)
+        with grpc.secure_channel(home.coordinator.address, keys) as channel:
+            stub = pb_grpc.FederationStub(channel)  # type: ignore[no-untyped-call]
+            ask = pb.JoinRequest(protocol_version=1, silo_id="site-a", instance_id="x")
+            token = stub.Join(ask, timeout=5).session
+            fetch = pb.FetchRequest(session=token, run_id=home.coordinator.run_ids[0])
+            data = "/domo_proto.v1.FederationData"
+            streams = [
+                stub.Attend(pb.AttendRequest(session=token)),
+                channel.unary_stream(f"{data}/FetchRound")(fetch.SerializeToString()),
+                channel.stream_unary(f"{data}/SubmitUpdate").future(nothing()),
+            ]
+            time.sleep(0.5)
+            assert not any(stream.done() for stream in streams)
+            begun = time.monotonic()
+            home.admissions.revoke("site-a", "a test")
+            while not all(stream.done() for stream in streams):
+                assert time.monotonic() - begun < 1.0
+                time.sleep(0.01)
+            assert {stream.code() for stream in streams} == {grpc.StatusCode.PERMISSION_DENIED}
+            assert all("was revoked" in stream.details() for stream in streams)
+            over.set()

@@ -205,9 +205,9 @@ class Guard:
         for call in list(self._calls):
             if call.peer is None or call.task is None or call.cut is not None:
                 continue
-            why = self.admitted.ended(call.peer, call.silo_id)
-            if why is None and call.silo_id:
-                why = self.admitted.refusal(call.silo_id, call.peer)
+            admitted, silo_id, peer = self.admitted, call.silo_id, call.peer
+            why = admitted.ended(peer, silo_id)
+            why = why or (admitted.refusal(silo_id, peer) if silo_id else admitted.revoked(peer))
             if why is not None:
                 call.cut = why if why.retryable else self.refuse(call, why)
                 call.task.cancel()
