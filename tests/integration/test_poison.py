@@ -516,12 +516,13 @@ def test_a_torn_update_is_said_and_asked_for_again(tmp_path: Path) -> None:
 
 
 REASONS = {
-    "exception": "RuntimeError: the scanner's licence has expired",
-    "memory": "out of memory: CUDA out of memory. Tried to allocate 40.00 GiB",
-    "loss": "the training loss is not finite; try a smaller local_lr",
-    "label": "IndexError: Target 7 is out of bounds. Labels are numbered from 0, and the model has "
-    "no output for this one",
+    "exception": "RuntimeError",
+    "memory": "out of memory",
+    "loss": "the training loss is not finite",
+    "label": "IndexError",
 }
+"""How what leaves the silo begins: its kind, and no word of the exception's own text."""
+PRIVATE = ("licence", "40.00 GiB", "Target 7")
 
 
 def test_one_silos_failures_are_its_own(tmp_path: Path) -> None:
@@ -543,7 +544,7 @@ def test_one_silos_failures_are_its_own(tmp_path: Path) -> None:
             text = f"; site-d failed: {why}"
             server.until(path, lambda run, text=text: text in run["detail"])
             server.until(path, lambda run, r=2 * i: run["rounds_done"] == r)  # committed behind it
-            server.until(f"/silos/{D}", lambda silo, why=why: silo["error"] == why)
+            server.until(f"/silos/{D}", lambda silo, why=why: (silo["error"] or "").startswith(why))
             scene.release(2 * i)
             server.until(path, lambda run, r=2 * i: run["rounds_done"] > r)
             fail.unlink()
@@ -555,11 +556,15 @@ def test_one_silos_failures_are_its_own(tmp_path: Path) -> None:
             scene.release(2 * i + 1)
         assert server.ended()["state"] == "FINISHED"
         rounds = server.rounds()
-        assert [r["left_out"] for r in rounds[::2]] == [{D: why} for why in REASONS.values()]
+        for closed, why in zip(rounds[::2], REASONS.values(), strict=True):
+            assert list(closed["left_out"]) == [D]
+            assert closed["left_out"][D].startswith(why)
         assert [r["left_out"] for r in rounds[1::2]] == [{}] * len(REASONS)
         events = [e["text"] for e in server.get(f"/events?kind=silo-failed&silo_id={D}")]
         for i, why in enumerate(REASONS.values()):
-            assert f"site-d failed in round {2 * i + 1}: {why}" in events
+            begins = f"site-d failed in round {2 * i + 1}: {why}"
+            assert [e for e in events if e.startswith(begins)]
+        assert not [e for e in events for word in PRIVATE if word in e]
         assert not server.get(f"/events?kind=silo-failed&silo_id={B}")
         assert scene.same_bytes(server)
 
@@ -571,7 +576,7 @@ def test_under_wait_a_failed_silo_is_waited_for_and_changes_no_byte(tmp_path: Pa
     with coordinator(tmp_path, scene.settings) as server, scene.agents(server, SILOS):
         path = f"/runs/{server.run_ids[0]}"
         text = f"waiting for 1 more of 4 silos: site-d; site-d failed: {REASONS['memory']}"
-        server.until(path, lambda run: run["detail"] == text)
+        server.until(path, lambda run: run["detail"].startswith(text))
         begun = time.monotonic()
         fail.unlink()
         assert server.ended()["complete"] is True

@@ -51,6 +51,11 @@ class Scene:
         return held
 
     @property
+    def before(self) -> str:
+        """The address that the silo has dialled last."""
+        return self.links[-1].address
+
+    @property
     def state(self) -> Path:
         return self.folder / "state-site-a"
 
@@ -78,7 +83,7 @@ def parts(folder: Path) -> dict[str, int]:
 def test_an_upload_goes_on_although_the_old_one_looks_alive(scene: Scene) -> None:
     held = scene.interrupt(up=N // 2)
     with proxy(scene.server.address) as wire:
-        seen = loop(wire.address, scene.folder)
+        seen = loop(wire.address, scene.folder, moved_from=scene.before)
         close_to(final(scene.server), stepped(scene.folder))
     assert seen.trained == 0
     assert wire.count.up < 1.02 * (N - held)
@@ -90,7 +95,7 @@ def test_a_silo_that_trained_again_is_never_spliced(scene: Scene) -> None:
     for path in scene.state.glob("pending.*"):
         path.unlink()
     with proxy(scene.server.address) as wire:
-        seen = loop(wire.address, scene.folder, value=2.0)
+        seen = loop(wire.address, scene.folder, value=2.0, moved_from=scene.before)
         close_to(final(scene.server), stepped(scene.folder, 2.0))
     assert seen.trained == 1
     assert wire.count.up > N
@@ -100,7 +105,7 @@ def test_a_silo_that_trained_again_is_never_spliced(scene: Scene) -> None:
 def test_a_download_goes_on_in_the_next_process(scene: Scene) -> None:
     held = scene.interrupt(down=N // 2)
     with proxy(scene.server.address) as wire:
-        loop(wire.address, scene.folder)
+        loop(wire.address, scene.folder, moved_from=scene.before)
         close_to(final(scene.server), stepped(scene.folder))
     assert wire.count.down < 1.02 * (N - held)
     assert not parts(scene.state)

@@ -234,7 +234,7 @@ def panel(texts: Sequence[str]) -> int:
             waits_for=text if i % 2 else read.text,
             has_unsaved=False,
         )
-        drawing = Panel(silo, certificate_note=text, clock=lambda: 0.0)
+        drawing = Panel(silo, certificate_note=lambda text=text: text, clock=lambda: 0.0)
         drawing.trouble = text
         config = SimpleNamespace(num_rounds=3, method="DOMO")
         drawing.offer = SimpleNamespace(run_id=text, task=text, config=config)  # type: ignore[assignment]

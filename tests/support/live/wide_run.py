@@ -54,12 +54,14 @@ def loop(
     between: Callable[[], object] = lambda: None,
     on_trouble: Callable[[str], object] = lambda text: None,
     value: float = 1.0,
+    moved_from: str = "",
 ) -> Seen:
     """Take part in the run to its end.
 
     Args:
         between: Called while the silo trains.
         value: Of the gradient.
+        moved_from: Where the coordinator was reached before.
     """
     model, troubles, trained = nn.Linear(*SHAPE, bias=False), [], 0
     data = ArrayDataset(torch.full((1, SHAPE[0]), value), torch.zeros(1, dtype=torch.int64))
@@ -69,7 +71,11 @@ def loop(
         on_trouble(text)
 
     with domo_client.connect(
-        address, "site-a", state_dir=folder / "state-site-a", on_trouble=note
+        address,
+        "site-a",
+        state_dir=folder / "state-site-a",
+        on_trouble=note,
+        moved_from=moved_from,
     ) as silo:
         for rnd in silo.rounds(model, samples=1):
             opt = rnd.optimizer()

@@ -131,7 +131,7 @@ def test_pause_resume_and_stop(server: str, federation: Federation) -> None:
 def test_a_stop_that_waits_for_the_round_that_closes(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def stop(run_id: str) -> RunSummary:
+    async def stop(run_id: str, by: str) -> RunSummary:
         run = federation._change_run(run_id, "CLOSING")
         return run.model_copy(update={"detail": "writing the checkpoint"})
 
