@@ -257,7 +257,7 @@ class Rounds:
                 self._offer.run_id, model_index, tested, sums
             )
             if told:
-                self._reporter.note(logging.WARNING, Public(f"left out as the run has it: {told}"))
+                self._reporter.note(logging.WARNING, Public(f"not taken: {told}"))
         except ProtocolError as error:
             if not self._came_back:
                 raise
