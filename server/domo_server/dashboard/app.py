@@ -22,6 +22,7 @@ from domo_server.dashboard.access.gate import Gate, requires, say_roles
 from domo_server.dashboard.access.login import login_routes
 from domo_server.dashboard.access.peer import BehindProxies
 from domo_server.dashboard.access.session import session_routes
+from domo_server.dashboard.access.turns import Turns
 from domo_server.dashboard.change_routes import change_routes
 from domo_server.dashboard.errors import add_error_handlers
 from domo_server.dashboard.middleware import Guard
@@ -92,6 +93,7 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     app.state.streams, app.state.gate = streams, gate
+    app.add_middleware(Turns)
     app.add_middleware(Guard, allowed_hosts=allowed_hosts)
     app.add_middleware(BehindProxies, trusted=trusted_proxies)  # the last one added is outermost
     add_error_handlers(app)

@@ -57,10 +57,17 @@ class EventTail:
 
 
 class _Now(NamedTuple):
-    """What is the same for all listeners."""
+    """What is the same for all listeners.
+
+    Attributes:
+        status: The coordinator's.
+        run: That is shown.
+        made: Messages so far, by what their listeners knew, which is kept with them.
+    """
 
     status: Status
     run: RunDetail | None
+    made: dict[tuple[int, int], tuple[RunDetail | None, int, str]]
 
 
 class StreamHub:
@@ -132,14 +139,10 @@ class StreamHub:
                 wake.clear()
                 ended = reader.done()
                 if self._now is not None:
-                    now, events = self._now, self._tail.since(last_event_id)
-                    if events:
-                        last_event_id = events[-1].event_id
-                    told = StreamMessage(
-                        status=now.status, run=_untold(now.run, known), events=events
-                    )
+                    now = self._now
+                    last_event_id, text = self._told(now, known, last_event_id)
                     known = now.run
-                    yield f"event: status\nid: {last_event_id}\ndata: {told.model_dump_json()}\n\n"
+                    yield text
                 if ended:
                     reader.result()  # no more changes: the listener connects again, or it failed
                     break
@@ -149,6 +152,17 @@ class StreamHub:
                 self._reader = None
                 reader.cancel()
                 await asyncio.wait({reader})
+
+    def _told(self, now: _Now, known: RunDetail | None, last_event_id: int) -> tuple[int, str]:
+        """What a listener is told that knows so much, and the last event in it; made once."""
+        key = id(known), last_event_id
+        if key not in now.made:
+            events = self._tail.since(last_event_id)
+            last = events[-1].event_id if events else last_event_id
+            told = StreamMessage(status=now.status, run=_untold(now.run, known), events=events)
+            text = f"event: status\nid: {last}\ndata: {told.model_dump_json()}\n\n"
+            now.made[key] = known, last, text
+        return now.made[key][1:]
 
     def _start_reader(self) -> "asyncio.Task[None]":
         """The task that reads for all; the first listener starts it, a new one makes it read."""
@@ -188,7 +202,7 @@ class StreamHub:
     async def _look(self) -> _Now:
         await self._tail.read()
         status = _light(await self._read.status())
-        return _Now(status, await self._read.shown_run())
+        return _Now(status, await self._read.shown_run(), {})
 
     def _wake_all(self) -> None:
         for wake in self._wakes:

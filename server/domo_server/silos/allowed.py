@@ -3,7 +3,7 @@
 import asyncio
 
 from domo_proto.errors import TooManyCallsError
-from domo_server.silos.rates import Bucket
+from domo_server.silos.rates import Bucket, Rates
 
 MOST_CALLS, CALLS_PER_S, CALLS_PER_ROUND = 200, 50.0, 20
 """Calls of one silo: at once, a second on average, and for each round that was opened since."""
@@ -13,11 +13,9 @@ MOST_JOINS, JOINS_PER_S = 60, 1.0
 """Times that one silo joins: at once, and a second on average."""
 MOST_ERRORS, ERRORS_PER_S = 100, 10.0
 """Calls of one address that end with an error: at once, and a second on average."""
-MOST_ADDRESSES = 1000
-"""Addresses that are counted apart; of more, those that were counted first are forgotten."""
-HELD_BACK_S = 2.0
+HELD_BACK_S = 5.0
 """After how long a call too many is answered."""
-MOST_HELD_BACK = 2000
+MOST_HELD_BACK = 4000
 """Such calls at a time, as each takes memory; further ones are answered at once."""
 
 
@@ -56,12 +54,12 @@ class HeldBack:
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, Bucket] = {}
+        self._rates = Rates(MOST_ERRORS, ERRORS_PER_S)
         self._held = 0
 
     async def errs(self, error: Exception, peer: str) -> None:
         """A call of a peer (`ipv4:10.0.0.7:41234`) has ended with an error: let it wait, or not."""
-        late = isinstance(error, TooManyCallsError) or not self._may_err(peer.rpartition(":")[0])
+        late = isinstance(error, TooManyCallsError) or not self._rates.take(peer.rpartition(":")[0])
         if not late or self._held >= MOST_HELD_BACK:
             return
         self._held += 1
@@ -69,10 +67,3 @@ class HeldBack:
             await asyncio.sleep(HELD_BACK_S)
         finally:
             self._held -= 1
-
-    def _may_err(self, address: str) -> bool:
-        if address not in self._of:
-            if len(self._of) >= MOST_ADDRESSES:
-                del self._of[next(iter(self._of))]
-            self._of[address] = Bucket(MOST_ERRORS, ERRORS_PER_S)
-        return self._of[address].take()

@@ -35,6 +35,30 @@ class Bucket:
         return True
 
 
+MOST_SOURCES = 1000
+"""Sources that are counted apart; of more, those that were counted first are forgotten."""
+
+
+class Rates:
+    """A bucket for each source, such as an address.
+
+    Args:
+        burst, per_s: As of `Bucket`.
+    """
+
+    def __init__(self, burst: int, per_s: float):
+        self._burst, self._per_s = burst, per_s
+        self._of: dict[str, Bucket] = {}
+
+    def take(self, source: str) -> bool:
+        """Whether one more of it may pass."""
+        if source not in self._of:
+            if len(self._of) >= MOST_SOURCES:
+                del self._of[next(iter(self._of))]
+            self._of[source] = Bucket(self._burst, self._per_s)
+        return self._of[source].take()
+
+
 @dataclass(slots=True)
 class _Seen:
     """One silo as it was seen last, and the byte counts of the last seconds of one source."""

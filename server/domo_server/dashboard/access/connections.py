@@ -13,8 +13,12 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from domo_server.silos.rates import Rates
+
 REQUEST_S = 20.0
 """From its first byte, or a new connection, to the end of a request."""
+MOST_NEW, NEW_PER_S = 500, 100.0
+"""New connections of one address (a proxy is one): at once, and a second on average."""
 READ_S = 60.0
 """Nothing of an answer was taken for so long, though more is there to be sent."""
 
@@ -32,14 +36,19 @@ class Listener(socket.socket):
         self._most = most
         self._open: dict[int, socket.socket] = {}
         self._answering: set[int] = set()
+        self._rates = Rates(MOST_NEW, NEW_PER_S)
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Take the next connection, in another's place where there are enough.
 
         Raises:
-            ConnectionAbortedError: All have requests that are being answered.
+            ConnectionAbortedError: All have requests that are being answered, or its address has
+                begun too many.
         """
         taken, address = super().accept()
+        if not self._rates.take(address[0]):
+            taken.close()
+            raise ConnectionAbortedError("too many new connections of one address")
         if len(self._open) >= self._most:
             self._tidy()
         if len(self._open) >= self._most and not self._give_way():

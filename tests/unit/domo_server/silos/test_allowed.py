@@ -6,8 +6,9 @@ import pytest
 
 from domo.errors import CoordinatorUnavailableError
 from domo_proto.errors import SessionError, TooManyCallsError
-from domo_server.silos import allowed
+from domo_server.silos import allowed, rates
 from domo_server.silos.allowed import CALLS_PER_ROUND, MOST_CALLS, MOST_REPORTS, Allowed, HeldBack
+from domo_server.silos.rates import Rates
 from domo_server.silos.sessions import Sessions
 
 
@@ -70,12 +71,9 @@ def test_errors_of_one_address_end_late_where_they_are_many(
 
 
 def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowed, "MOST_ADDRESSES", 10)
-
-    async def main() -> None:
-        back = HeldBack()
-        for i in range(1000):
-            await back.errs(SessionError("over"), f"ipv4:10.0.{i // 256}.{i % 256}:1")
-        assert len(back._of) == 10
-
-    asyncio.run(main())
+    monkeypatch.setattr(rates, "MOST_SOURCES", 10)
+    kept = Rates(2, 0.0)
+    assert [kept.take("10.0.0.1") for _ in range(3)] == [True, True, False]
+    for i in range(1000):
+        assert kept.take(f"10.1.{i // 256}.{i % 256}")
+    assert len(kept._of) == 10

@@ -1,0 +1,1 @@
+"""Floods beside two honest silos: what one peer can take from the others."""
