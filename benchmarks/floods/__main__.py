@@ -6,9 +6,9 @@
 A real coordinator with 1,024 descriptors, and two real silos that train `digits` with one step a
 round. Before, between and after the floods of a row their rounds are counted without one (the
 baseline); while it goes on, its first second left out, they are counted again, and a page is asked
-for its status every 50 ms, over a new connection each time. The attacker is a process
-of its own with `nice` 15, so that the cores go to it last: what is missing from the rounds,
-the coordinator has spent.
+for its status every 50 ms, over a new connection each time, from another address than the
+attacker's. The attacker is a process of its own with `nice` 15, so that the machine's cores go to
+it last: what is missing from the rounds, the coordinator has spent.
 
 rounds     a second, and as a part of the baseline: 50 % at least
 REST p95   seconds; a request that fails counts as 10 s: below 1 s

@@ -25,7 +25,7 @@ from domo_server import allocator
 from domo_server.config import ServerConfig
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.dashboard import DashboardServer, create_app
-from domo_server.dashboard.access.connections import Listener
+from domo_server.dashboard.access.connections import MOST_NEW, NEW_PER_S, Listener
 from domo_server.dashboard.access.gate import cookie_name
 from domo_server.dashboard.access.peer import reading_open_to
 from domo_server.events import kinds
@@ -41,6 +41,7 @@ from domo_server.rpc.control import FederationServicer
 from domo_server.rpc.data import DataServicer, data_handlers
 from domo_server.rpc.handshakes import Handshakes
 from domo_server.rpc.services import Health, Reflection
+from domo_server.silos.rates import Rates
 from domo_server.startup import (
     Held,
     Started,
@@ -161,7 +162,8 @@ async def run(
             ending.push_async_callback(provider.close)
         host, port = held.page_socket.getsockname()[:2]
         page = DashboardServer(app, host, port, held.page_tls)
-        listener = ending.enter_context(Listener(held.page_socket, shares().page))
+        rates = Rates(MOST_NEW, NEW_PER_S)
+        listener = ending.enter_context(Listener(held.page_socket, shares().page, rates.take))
         page_task = asyncio.create_task(page.serve(sockets=[listener]))
         url = dashboard_url(listener, config)
         if words := exposed(config):

@@ -8,12 +8,11 @@ connection is accepted, so that it holds for TLS too, before anything is known o
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from domo_server.silos.rates import Rates
 
 REQUEST_S = 20.0
 """From its first byte, or a new connection, to the end of a request."""
@@ -29,14 +28,16 @@ class Listener(socket.socket):
     Args:
         sock: Bound and listening; this one takes its place.
         most: Connections at a time.
+        may_come: Whether one more of an address is not one too many.
     """
 
-    def __init__(self, sock: socket.socket, most: int):
+    def __init__(
+        self, sock: socket.socket, most: int, may_come: Callable[[str], bool] = lambda address: True
+    ):
         super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
-        self._most = most
+        self._most, self._may_come = most, may_come
         self._open: dict[int, socket.socket] = {}
         self._answering: set[int] = set()
-        self._rates = Rates(MOST_NEW, NEW_PER_S)
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Take the next connection, in another's place where there are enough.
@@ -46,7 +47,7 @@ class Listener(socket.socket):
                 begun too many.
         """
         taken, address = super().accept()
-        if not self._rates.take(address[0]):
+        if not self._may_come(address[0]):
             taken.close()
             raise ConnectionAbortedError("too many new connections of one address")
         if len(self._open) >= self._most:

@@ -47,9 +47,13 @@ def app() -> FastAPI:
     return made
 
 
-def serve(work: Callable[[int], Awaitable[None]], most: int = 4) -> None:
+def serve(
+    work: Callable[[int], Awaitable[None]],
+    most: int = 4,
+    may_come: Callable[[str], bool] = lambda address: True,
+) -> None:
     async def main() -> None:
-        listener = Listener(bind_dashboard("127.0.0.1:0"), most)
+        listener = Listener(bind_dashboard("127.0.0.1:0"), most, may_come)
         port = listener.getsockname()[1]
         server = DashboardServer(app(), "127.0.0.1", port)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -190,3 +194,18 @@ def test_an_answer_that_nobody_reads_is_closed(monkeypatch: pytest.MonkeyPatch) 
                 await answer(sock)
 
     serve(work)
+
+
+def test_an_address_that_begins_too_many_is_hung_up_on() -> None:
+    async def work(port: int) -> None:
+        with dialled(port, GET) as welcome:
+            assert b"200" in await answer(welcome)
+        where = ("127.0.0.1", port)
+        for _ in range(3):
+            with socket.create_connection(where, 10, ("127.0.0.2", 0)) as sock:
+                sock.setblocking(False)
+                assert await ended(sock)
+        with dialled(port, GET) as welcome:
+            assert b"200" in await answer(welcome)
+
+    serve(work, may_come=lambda address: address != "127.0.0.2")
