@@ -3,9 +3,9 @@
     python -m benchmarks.floods [--only NAME,...] [--seconds 10] [--repeat 2]
                                 [--json FILE]
 
-A real coordinator with 1,024 descriptors, and two real silos that train `digits` with one step a
-round. Before, between and after the floods of a row their rounds are counted without one (the
-baseline); while it goes on, its first second left out, they are counted again, and a page is asked
+For each row a real coordinator with 1,024 descriptors, and two real silos that train `digits` with
+one step a round. Before, between and after the floods of a row their rounds are counted without one
+(the baseline); while it goes on, its first second left out, they are counted again. A page is asked
 for its status every 50 ms, over a new connection each time, from another address than the
 attacker's. The attacker is a process of its own with `nice` 15, so that the machine's cores go to
 it last: what is missing from the rounds, the coordinator has spent.
@@ -37,7 +37,7 @@ from benchmarks.floods.scene import Scene, Window, cpu_s, scene
 WARM_S, CALM_S, PATIENCE_S = 1.0, 3.0, 60.0
 LEAST, MOST_REST_S, MOST_MB, MOST_DISK = 0.5, 1.0, 100.0, 1_000_000
 HEAD = (
-    f"{'flood':26} {'rounds/s':>14} {'':>5} {'REST p95':>9} {'failed':>7} {'memory':>8} "
+    f"{'flood':26} {'rounds/s':>14} {'':>5} {'REST p95':>17} {'failed':>7} {'memory':>8} "
     f"{'disk':>8} {'CPU':>18}"
 )
 
@@ -97,8 +97,8 @@ def line(row: dict[str, Any]) -> str:
     f, fell = row["in_flood"], [k for k, held in row["held"].items() if not held]
     return (
         f"{row['flood']:26} {row['base']:6.1f} > {f['per_s']:5.1f} {row['share']:5.0%} "
-        f"{f['p95_s']:7.3f} s {f['failed']:3d}/{len(f['rest_s']):3d} {f['memory_mb']:5.0f} MB "
-        f"{row['disk'] / 1000:5.0f} kB {row['base_cpu']:5.0%} > {f['cpu']:4.0%}, "
+        f"{row['base_p95_s']:6.3f} > {f['p95_s']:5.3f} s "
+        f"{f['failed']:3d}/{len(f['rest_s']):3d} {f['memory_mb']:5.0f} MB {row['disk'] / 1000:5.0f} kB {row['base_cpu']:5.0%} > {f['cpu']:4.0%}, "
         f"{row['attacker_cpu']:4.0%}{'   FELL: ' + ', '.join(fell) if fell else ''}"
     )
 
@@ -112,12 +112,11 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     chosen = [list(ATTACKS)[int(i) - 1] for i in args.only.split(",")]
-    with tempfile.TemporaryDirectory(prefix="domo-floods-") as name, scene(Path(name)) as it:
-        print(HEAD, flush=True)
-        for flood in chosen:
-            row = measure(flood, it, args.seconds, args.repeat)
-            rows.append(row)
-            print(f"{line(row)}   load {os.getloadavg()[0]:.1f}", flush=True)
+    print(HEAD, flush=True)
+    for flood in chosen:
+        with tempfile.TemporaryDirectory(prefix="domo-floods-") as name, scene(Path(name)) as it:
+            rows.append(measure(flood, it, args.seconds, args.repeat))
+        print(f"{line(rows[-1])}   load {os.getloadavg()[0]:.1f}", flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
     sys.exit(not all(all(row["held"].values()) for row in rows))

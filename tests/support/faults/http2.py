@@ -29,7 +29,8 @@ def _literal(name: bytes, value: bytes) -> bytes:
 def headers(path: str) -> bytes:
     """The header block of a gRPC call: nothing is compressed, so that it is the same each time."""
     known = b"\x83\x86\x04" + bytes((len(path),)) + path.encode() + b"\x01\x01x"
-    return known + _literal(b"te", b"trailers") + _literal(b"content-type", b"application/grpc")
+    known += _literal(b"te", b"trailers")  # codespell:ignore te
+    return known + _literal(b"content-type", b"application/grpc")
 
 
 def message(payload: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -9,8 +10,8 @@ from domo_server.dashboard.errors import ApiError
 
 MOST_AT_ONCE = 4
 """Requests that are being answered at a time; others wait for their turn."""
-MOST_IN_LINE = 100
-"""Requests that wait: further ones are refused, 503."""
+MOST_IN_LINE, MOST_OF_ONE = 100, 20
+"""Requests that wait, in all and of one address: further ones are refused, 503."""
 RESTS = 1.0
 """After a time with requests there is one without, so many times as long."""
 LOOK_S = 0.02
@@ -31,6 +32,7 @@ class Turns:
     def __init__(self, app: ASGIApp):
         self._app = app
         self._busy, self._in_line = 0, 0
+        self._of: Counter[str] = Counter()
         self._began = self._free_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,11 +40,12 @@ class Turns:
         if scope["type"] != "http" or not scope["path"].startswith("/api/"):
             await self._app(scope, receive, send)
             return
-        if self._in_line >= MOST_IN_LINE:
+        host = (scope.get("client") or ("",))[0]
+        if self._in_line >= MOST_IN_LINE or self._of[host] >= MOST_OF_ONE:
             error = ApiError(503, "unavailable", "too many requests at once", {"Retry-After": "1"})
             await error.response()(scope, receive, send)
             return
-        await self._turn()
+        await self._turn(host)
         took = True
 
         def over() -> None:
@@ -60,13 +63,15 @@ class Turns:
         finally:
             over()
 
-    async def _turn(self) -> None:
+    async def _turn(self, host: str) -> None:
         self._in_line += 1
+        self._of[host] += 1
         try:
             while not self._is_open():  # noqa: ASYNC110 (each test has a loop of its own)
                 await asyncio.sleep(LOOK_S)
         finally:
             self._in_line -= 1
+            self._of -= Counter((host,))  # forgets who does not wait
         if not self._busy:
             self._began = time.monotonic()
         self._busy += 1

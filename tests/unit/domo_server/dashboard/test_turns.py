@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from domo_server.dashboard.access import turns
-from domo_server.dashboard.access.turns import MOST_AT_ONCE, MOST_IN_LINE, Turns
+from domo_server.dashboard.access.turns import MOST_AT_ONCE, MOST_IN_LINE, MOST_OF_ONE, Turns
 
 
 class App:
@@ -30,7 +30,7 @@ class App:
         await send({"type": "http.response.body"})
 
 
-async def ask(app: Any, path: str = "/api/v1/status") -> int:
+async def ask(app: Any, path: str = "/api/v1/status", host: str = "10.0.0.1") -> int:
     status = 0
 
     async def send(message: Any) -> None:
@@ -40,7 +40,8 @@ async def ask(app: Any, path: str = "/api/v1/status") -> int:
     async def receive() -> Any:
         return {"type": "http.request"}
 
-    await app({"type": "http", "path": path, "headers": [], "method": "GET"}, receive, send)
+    scope = {"type": "http", "path": path, "headers": [], "method": "GET", "client": (host, 1)}
+    await app(scope, receive, send)
     return status
 
 
@@ -48,12 +49,26 @@ def test_many_at_once_take_turns_and_too_many_are_refused() -> None:
     async def main() -> None:
         within = App(0.01)
         app = Turns(within)
-        asked = [ask(app) for _ in range(MOST_AT_ONCE + MOST_IN_LINE + 30)]
+        n = MOST_AT_ONCE + MOST_IN_LINE + 30
+        asked = [ask(app, host=f"10.0.0.{i // MOST_OF_ONE}") for i in range(n)]
         told = await asyncio.gather(*asked)
         assert within.most == MOST_AT_ONCE
         assert told.count(503) == 30
         assert told.count(200) == MOST_AT_ONCE + MOST_IN_LINE
         assert await ask(app) == 200
+        assert not app._of
+
+    asyncio.run(main())
+
+
+def test_one_address_leaves_room_in_the_line() -> None:
+    async def main() -> None:
+        app = Turns(App(0.01))
+        many = asyncio.gather(*(ask(app, host="10.0.0.2") for _ in range(MOST_IN_LINE)))
+        await asyncio.sleep(0)
+        assert await ask(app) == 200
+        told = await many
+        assert told.count(200) == MOST_AT_ONCE + MOST_OF_ONE
 
     asyncio.run(main())
 
