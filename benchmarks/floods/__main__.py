@@ -98,7 +98,8 @@ def line(row: dict[str, Any]) -> str:
     return (
         f"{row['flood']:26} {row['base']:6.1f} > {f['per_s']:5.1f} {row['share']:5.0%} "
         f"{row['base_p95_s']:6.3f} > {f['p95_s']:5.3f} s "
-        f"{f['failed']:3d}/{len(f['rest_s']):3d} {f['memory_mb']:5.0f} MB {row['disk'] / 1000:5.0f} kB {row['base_cpu']:5.0%} > {f['cpu']:4.0%}, "
+        f"{f['failed']:3d}/{len(f['rest_s']):3d} {f['memory_mb']:5.0f} MB "
+        f"{row['disk'] / 1000:5.0f} kB {row['base_cpu']:5.0%} > {f['cpu']:4.0%}, "
         f"{row['attacker_cpu']:4.0%}{'   FELL: ' + ', '.join(fell) if fell else ''}"
     )
 

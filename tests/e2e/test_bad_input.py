@@ -82,7 +82,8 @@ UNREADABLE = (
 )
 NAME_TAKEN = (
     "the name 'site-a' is taken by another silo, which is connected now. Give this one another "
-    "--name; or, if its state folder was lost, ask the coordinator's admin to run: domo "
+    "--name; or, if the coordinator had another address before, start it once with --moved-from "
+    "OLDHOST:PORT; or, if its state folder was lost, ask the coordinator's admin to run: domo "
     "rebind site-a"
 )
 FOLDER_TAKEN = (

@@ -82,13 +82,16 @@ def database(server: Server, request: pytest.FixtureRequest) -> str:
     return server.url(name)
 
 
-def take_part(server: Coordinator, folder: Path, good: Callable[[Any], bool]) -> None:
+def take_part(
+    server: Coordinator, folder: Path, good: Callable[[Any], bool], moved_from: str = ""
+) -> None:
     """Two silos take part until the run is as wanted."""
 
     def shard(i: int) -> Any:
         return options(shard=(i, 2))
 
-    with agents(server.address, ["site-a", "site-b"], folder, shard):
+    names = ["site-a", "site-b"]
+    with agents(server.address, names, folder, shard, moved_from=moved_from):
         server.until(f"/runs/{server.run_ids[0]}", good)
 
 
@@ -104,10 +107,11 @@ def test_a_run_over_a_restart_makes_the_bytes_that_it_makes_with_sqlite(
         with coordinator(folder, run, **settings) as up:
             take_part(up, folder, lambda run: run["rounds_done"] >= 2)
             (said,) = [e["text"] for e in up.get("/events") if e["kind"] == "started"]
+            before = up.address
         with coordinator(folder, run, **settings) as up:
             if settings:
                 server.restart()
-            take_part(up, folder, lambda run: run["state"] == "FINISHED")
+            take_part(up, folder, lambda run: run["state"] == "FINISHED", before)
             ends.append((said, [r["state"] for r in up.rounds()], up.run()["metrics"]))
             checkpoints = folder / "coordinator" / "runs" / "1-r" / "checkpoints"
             ends[-1] += (load_file(max(checkpoints.glob("x*.safetensors")))["x"].tolist(),)

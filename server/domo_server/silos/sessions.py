@@ -89,8 +89,9 @@ class Sessions:
             raise SiloConflictError(
                 f"the name {silo_id!r} is taken by another silo"
                 + (", which is connected now" if self.is_online(silo_id) else "")
-                + ". Give this one another --name; or, if its state folder was lost, ask the "
-                f"coordinator's admin to run: domo rebind {silo_id}"
+                + ". Give this one another --name; or, if the coordinator had another address "
+                "before, start it once with --moved-from OLDHOST:PORT; or, if its state folder was "
+                f"lost, ask the coordinator's admin to run: domo rebind {silo_id}"
             )
         old = self._by_silo.get(silo_id)
         session = Session(
