@@ -5,6 +5,7 @@ The long form is `python -m benchmarks.hostile_texts`.
 
 import contextlib
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from domo.commands.main import app
 from domo.names import MOST_TEXT
 from domo_proto.v1 import federation_pb2 as pb
+from domo_server.silos.allowed import REPORTS_PER_BEAT
 from tests.support.hostile import FORGED, hostile
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.outlets import OUTLETS, through_all
@@ -68,6 +70,7 @@ def test_a_real_silo_that_says_such_things_in_every_field(
     raw.join(device=evil, software_version=evil, host=evil, capabilities=[evil])
     assert raw.enroll().enrolled
     for text in [evil, *FORGED]:
+        time.sleep(1 / REPORTS_PER_BEAT)  # more often it would not be heard
         raw.stub.Report(
             pb.ReportRequest(
                 session=raw.session,

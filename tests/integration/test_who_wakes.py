@@ -128,7 +128,7 @@ KINDS: dict[str, tuple[Callable[[Lab], Callable[[], Awaitable[Any]]], set[str]]]
     ),
     "a goodbye": (lambda lab: rpc(lab, "Leave", pb.LeaveRequest(), C), {C, *MOVED}),
     "a new session": (lambda lab: lambda: lab.join(C), {C, *MOVED}),
-    "an enrolment": (lambda lab: lambda: lab.enroll(A), MOVED),
+    "an enrolment": (lambda lab: lambda: lab.enroll(A, num_tests=8), MOVED),
     "an update": (lambda lab: lambda: lab.send(A), MOVED),
     "the last update": (lambda lab: lambda: lab.send_all(A, B), ALL),
     "a silo is left out": (lambda lab: lambda: lab.view.drop(A, "no"), {A, *MOVED}),
