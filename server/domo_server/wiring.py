@@ -143,7 +143,7 @@ async def run(
         hosts = dashboard_hosts(held.page_socket, config)
         people = People(PeopleRows(held.store))
         ending.callback(people.close)
-        await asyncio.to_thread(people.keep_local, held.token)
+        await asyncio.to_thread(people.start, held.token)
         app = create_app(
             view,
             view,

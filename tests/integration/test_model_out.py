@@ -161,6 +161,11 @@ def test_a_run_is_exported_from_its_coordinator(
         server.ended()
         nobody = export(server.run_ids[0], "--server", server.url, "--out", "o")
         assert "this needs a person with the role auditor: give --token-file" in nobody.stderr
+        (token := tmp_path / "token").write_text(server.token)
+        by_file = export(
+            server.run_ids[0], "--server", server.url, "--token-file", str(token), "--out", "f"
+        )
+        assert by_file.exit_code == 0, by_file.output
         monkeypatch.setenv("DOMO_TOKEN", server.token)
         done = export(server.run_ids[0], "--server", server.url, "--format", "torch", "--out", "o")
         assert done.exit_code == 0, done.output

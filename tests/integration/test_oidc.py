@@ -1,5 +1,6 @@
 """Log-in through an OpenID Provider: a real one by its own forms, and one that lies."""
 
+import asyncio
 import contextlib
 import gzip
 import itertools
@@ -17,11 +18,13 @@ import pytest
 from joserfc.jwk import ECKey
 
 from domo_server.dashboard.access.oidc import provider as of_provider
+from domo_server.dashboard_config import OidcConfig
 from domo_server.people.tries import MAX_WRONG
 from tests.support.live import openid
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.killable import free_port
 from tests.support.lying_provider import CLIENT, SECRET, Provider, lying_provider
+from tests.support.played.clock import Clock
 
 DOCUMENT = {"Accept": "text/html,application/xhtml+xml"}
 REFUSED, LIMIT = 401, 429
@@ -167,7 +170,11 @@ ROLES = {"role_claim": "groups", "roles": {"domo-admins": "admin", "readers": "v
 def shared(liar: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("shared")
     secret = secret_file(folder, SECRET)
-    with scene(folder, free_port(), liar.issuer, CLIENT, secret, **ROLES) as it:
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        scene(folder, free_port(), liar.issuer, CLIENT, secret, **ROLES) as it,
+    ):
+        patched.setattr("domo_server.events.repeated.MOST_SOURCES", 1000)  # each has its address
         yield it
 
 
@@ -246,6 +253,8 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "no nonce": ({"nonce": None}, "another log-in (nonce)"),
     "list of nonces": ({"nonce": ["another"]}, "another log-in (nonce)"),
     "audience": ({"aud": "another-client"}, "another audience"),
+    "audience, though authorised": ({"aud": "another-client", "azp": CLIENT}, "another audience"),
+    "audiences, though authorised": ({"aud": ["a", "b"], "azp": CLIENT}, "another audience"),
     "no audience": ({"aud": None}, "not good"),
     "audiences, none authorised": ({"aud": [CLIENT, "another"]}, "another audience"),
     "authorised is another": ({"aud": [CLIENT, "another"], "azp": "another"}, "another audience"),
@@ -418,6 +427,7 @@ def test_after_ten_wrong_ones_in_a_minute_none_is_looked_at(at: Scene, liar: Pro
         answer = back_at(at, liar, browser)
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (LIMIT, True)
         assert len(liar.asked) == asked, "the provider is not asked"
+        at.begin(browser)
         program = browser.get("/login/oidc/callback", headers={"Accept": "*/*"})
         assert (program.status_code, program.json()["error"]["code"]) == (LIMIT, "too_many_tries")
 
@@ -438,6 +448,46 @@ def test_new_keys_are_found(own: Scene, liar: Provider, monkeypatch: pytest.Monk
         liar.key, liar.header = old, {"alg": "RS256", "kid": "one"}
         liar.header["kid"] = "three"
         assert back_at(own, liar, browser).status_code == REFUSED
+
+
+def test_a_new_key_is_asked_for_once_however_many_wait_for_it(liar: Provider) -> None:
+    settings = OidcConfig(issuer=liar.issuer, client_id=CLIENT, people={"sub:person-1": "viewer"})
+    ticks = Clock(1000.0)
+
+    async def main() -> None:
+        provider = of_provider.Provider(settings, "http://127.0.0.1/", ticks=ticks)
+
+        async def asked(num: int, *, again: bool) -> int:
+            liar.asked.clear()
+            await asyncio.gather(*(provider.keys(again=again) for _ in range(num)))
+            return liar.asked.count("/keys")
+
+        try:
+            assert await asked(20, again=False) == 1
+            assert await asked(20, again=True) == 0, "they were asked for a moment ago"
+            ticks.now += of_provider.AGAIN_S + 1
+            assert await asked(20, again=False) == 0
+            assert await asked(20, again=True) == 1
+            ticks.now += of_provider.KNOWN_S + 1
+            assert await asked(20, again=False) == 1
+        finally:
+            await provider.close()
+
+    asyncio.run(main())
+
+
+def test_a_page_elsewhere_keeps_nobody_out_by_sending_browsers_here(
+    at: Scene, liar: Provider
+) -> None:
+    with at.browser() as browser:
+        for _ in range(MAX_WRONG + 1):
+            answer = browser.get("/login/oidc/callback", params={"state": "x", "code": "y"})
+            assert (answer.status_code, "no log-in is under way" in answer.text.lower()) == (
+                REFUSED,
+                True,
+            )
+        assert at.refusals() == MAX_WRONG + 1, "each is counted"
+        assert back_at(at, liar, browser).status_code == 303
 
 
 # a provider that is ill

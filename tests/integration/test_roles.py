@@ -16,10 +16,12 @@ from domo_server.dashboard.access.peer import reading_open_to
 from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Notifier
 from domo_server.people.people import People
 from domo_server.people.person import ROLES
 from domo_server.people.tries import MAX_WRONG
-from domo_server.store.store import now_text
+from domo_server.store.database import open_database
+from domo_server.store.store import Store, now_text
 from tests.support.played.made_up import Federation
 from tests.support.played.people import TOKEN, made_people, session_of, token_of
 
@@ -360,3 +362,77 @@ def test_who_did_it_is_told_to_what_does_it(tmp_path: Path) -> None:
             vars(federation).update(noting)
             assert asked(app, route, bearer) == allowed(route), route
     assert asked_by == [name] * 10
+
+
+def test_many_wrong_ones_at_once_are_no_way_around_the_limit(events: Recorded) -> None:
+    app = made_app(Federation(), events=events)
+
+    async def go() -> list[int]:
+        transport = httpx.ASGITransport(app, client=("10.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+            forms = [{"code": "no"}, {"token": "no"}] * (2 * MAX_WRONG)
+            answers = await asyncio.gather(*(client.post("/login", data=f) for f in forms))
+            return [answer.status_code for answer in answers]
+
+    told = asyncio.run(go())
+    assert told.count(401) == MAX_WRONG
+    assert set(told) <= {401, 429, 503}, "503: of those there are too many at once"
+
+
+def test_right_ones_at_once_wait_for_each_other(events: Recorded) -> None:
+    app = made_app(Federation(), events=events)
+    names = [f"at-once-{i}" for i in range(2 * MAX_WRONG)]
+    tokens = [token_of(PEOPLE, name, "viewer") for name in names]
+
+    async def go() -> list[int]:
+        transport = httpx.ASGITransport(app, client=("10.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+            gets = (
+                client.get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+                for token in tokens
+            )
+            return [answer.status_code for answer in await asyncio.gather(*gets)]
+
+    assert asyncio.run(go()) == [200] * len(tokens)
+
+
+def test_a_log_in_ends_the_session_that_the_browser_had(events: Recorded) -> None:
+    app = made_app(Federation(), events=events)
+    before = session_of(PEOPLE, "before", "viewer")
+    form = {"code": PEOPLE.make_code("anna", "admin")}
+    answer = ask(app, "POST /login", {"Cookie": f"domo={before}"}, data=form)
+    assert answer.status_code == 303
+    assert PEOPLE._session(before) is None
+    assert PEOPLE._session(answer.cookies["domo"]) is not None
+
+
+def test_who_logs_in_again_and_again_fills_neither_events_nor_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("domo_server.store.people.MOST_SESSIONS", 5)
+    people = made_people()
+    token = token_of(people, "anna", "viewer")
+    others = session_of(people, "otto", "viewer")
+
+    async def go() -> list[str]:
+        log = EventLog(
+            Store(open_database(f"sqlite:///{tmp_path / 'x.db'}")), Notifier(), Counters()
+        )
+        app = made_app(Federation(), people, events=log)
+        transport = httpx.ASGITransport(app, client=("10.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+            for _ in range(30):
+                assert (await client.post("/login", data={"token": token})).status_code == 303
+                client.cookies.clear()
+        await log.close()
+        return [row.text for row in log._store.events_after(0, 1000)]
+
+    told = asyncio.run(go())
+    assert told == [
+        "anna (viewer) logged in, from 10.0.0.1",
+        "anna (viewer) logged in, from 10.0.0.1 (29 more in the last 60 s)",
+    ]
+    sessions = people._rows.sessions()
+    assert [row.name for row in sessions].count("anna") == 5
+    assert people._session(others) is not None
+    people.close()

@@ -48,6 +48,7 @@ def export(
     task_name: str | None,
     force: bool,
     best: bool = False,
+    token_file: Path | None = None,
 ) -> None:
     """Write a model and its card.
 
@@ -59,6 +60,7 @@ def export(
         task_name: The task whose module the model has to fit; what the file names is not imported.
         force: Write over what is there.
         best: The best model of the run that was tested, not its newest.
+        token_file: A token for that coordinator.
 
     Raises:
         ConfigError: A flag is wrong, something is in the way, or it is no model.
@@ -71,7 +73,7 @@ def export(
     keep_off([path], force)
     room = next(p for p in path.absolute().parents if p.is_dir())  # on the same disk
     with TemporaryDirectory(dir=room, prefix=".domo-export-") as scratch:
-        file = find(source, server, Path(scratch), best)
+        file = find(source, server, Path(scratch), best, token_file)
         layout, _ = open_model(file.path)
         if not check_content(file):
             say("not checked: the file has no digest, as those of older versions", style="yellow")
@@ -133,7 +135,9 @@ def names(form: Format, out: Path) -> tuple[Path, Path]:
     return out / f"model{ending}", out / CARD_FILE
 
 
-def find(source: str, server: str, scratch: Path, best: bool = False) -> TensorFile:
+def find(
+    source: str, server: str, scratch: Path, best: bool = False, token_file: Path | None = None
+) -> TensorFile:
     """The model's file: local, made of a checkpoint, or fetched from a coordinator.
 
     Raises:
@@ -147,7 +151,7 @@ def find(source: str, server: str, scratch: Path, best: bool = False) -> TensorF
     elif not path.exists() and (path.suffix in ENDINGS or len(path.parts) > 1):
         raise ConfigError(f"there is no file {source}")
     elif not path.exists():
-        return TensorFile.open(fetch(source, server, scratch, best))
+        return TensorFile.open(fetch(source, server, scratch, best, token_file))
     elif best:
         raise ConfigError(f"--best is of a run or its folder; {source} is one file")
     file = TensorFile.open(path)
@@ -172,7 +176,9 @@ def best_in(folder: Path) -> Path:
     return path
 
 
-def fetch(run_id: str, server: str, folder: Path, best: bool = False) -> Path:
+def fetch(
+    run_id: str, server: str, folder: Path, best: bool = False, token_file: Path | None = None
+) -> Path:
     """The newest or the best model of a run, with a bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     bar = Progress(
@@ -182,7 +188,7 @@ def fetch(run_id: str, server: str, folder: Path, best: bool = False) -> Path:
         transient=True,
         disable=not console.is_terminal,
     )
-    with bar, reader(server) as coordinator:
+    with bar, reader(server, token_file) as coordinator:
         run_id = find_run(coordinator, run_id)
         fetched = bar.add_task(f"fetching {run_id}", total=None)
 

@@ -20,7 +20,7 @@ from domo.ops.exit_codes import OF_ERRORS
 from domo.ops.logs import setup_logging
 from domo.ops.terminal import end_in_order
 from domo.remote import complete
-from domo.remote.cli import DASHBOARD, Server, remote_app
+from domo.remote.cli import DASHBOARD, Server, TokenFile, remote_app
 from domo.storage.home import user_cache
 
 app = make_app(
@@ -264,19 +264,18 @@ def export(
         typer.Option(help="Folder for model and card; or a file, .pt or .safetensors."),
     ] = Path("export"),
     server: Server = DASHBOARD,
+    token_file: TokenFile = None,
     task: Annotated[
         str | None,
         typer.Option(help="See that the model fits the module of this task; imports it."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Write over files that are there.")] = False,
-    best: Annotated[
-        bool, typer.Option("--best", help="The best model that was tested, not the newest.")
-    ] = False,
+    best: Annotated[bool, typer.Option("--best", help="The best tested, not the newest.")] = False,
 ) -> None:
     """Write a model as a file for PyTorch or safetensors, with its card."""
     from domo.commands.export import export as export_it
 
-    export_it(model, form, out, server, task, force, best)
+    export_it(model, form, out, server, task, force, best, token_file)
 
 
 @data_app.command()

@@ -25,8 +25,9 @@ class _Seen:
 class Repeated:
     """Bounds what refused calls, handshakes and log-ins cost: events, and memory.
 
-    Whoever causes these has shown no credential, so it is not told by a name that it claims:
-    the events count for no silo's rate, and push no silo's events out.
+    Whoever causes these has mostly shown no credential, so it is not told by a name that it
+    claims: the events count for no silo's rate, and push no silo's events out. Log-ins are said
+    by it too, as whoever has a token may begin a thousand of them.
 
     Args:
         say: Records an event: kind, text, run, silo.

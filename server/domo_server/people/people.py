@@ -145,6 +145,15 @@ class People:
 
     # what the operator of this machine has
 
+    def start(self, token: str) -> None:
+        """Begin with the settings of this start: the token in the file, and roles at a provider.
+
+        Sessions that began there end, as the settings may give those people other roles now, or
+        none.
+        """
+        self.keep_local(token)
+        self._rows.end_sessions_by("oidc")
+
     def keep_local(self, token: str) -> None:
         """The token in the file admin-token is this; with another one the old one is void."""
         known = self._rows.token_named(THE_ADMIN)

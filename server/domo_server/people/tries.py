@@ -1,7 +1,7 @@
 """How often somebody may show wrong credentials."""
 
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -40,15 +40,35 @@ class Tries:
         self._clock = clock
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._all: deque[float] = deque(maxlen=MAX_WRONG_OF_ALL)
+        self._under_way: Counter[str] = Counter()
+
+    def begin(self, address: str) -> bool:
+        """Whether one more of this address may be looked at now; then `end` says that it was.
+
+        Those that are being looked at count as wrong until then, as many may come at once.
+        """
+        source = source_of(address)
+        recent, allowed = self._recent(source)
+        if len(recent) + self._under_way[source] >= allowed:
+            return False
+        self._under_way[source] += 1
+        return True
+
+    def end(self, address: str) -> None:
+        """It was looked at, and `wrong` has been told if it was."""
+        self._under_way -= Counter((source_of(address),))  # forgets who has none
 
     def wait_s(self, address: str) -> float:
         """How long this address has to wait before it may try again; 0: not at all."""
+        recent, allowed = self._recent(source_of(address))
+        return 0.0 if len(recent) < allowed else recent[-allowed] + PER_S - self._clock()
+
+    def _recent(self, source: str) -> tuple[list[float], int]:
+        """When it was wrong in the last minute, and how often it may be."""
         now = self._clock()
         of_all = len(self._all) == MAX_WRONG_OF_ALL and now - self._all[0] < PER_S
-        wrong = self._wrong.get(source_of(address), ())
-        recent = [at for at in wrong if now - at < PER_S]
-        allowed = 1 if of_all else MAX_WRONG
-        return 0.0 if len(recent) < allowed else recent[-allowed] + PER_S - now
+        recent = [at for at in self._wrong.get(source, ()) if now - at < PER_S]
+        return recent, 1 if of_all else MAX_WRONG
 
     def wrong(self, address: str) -> None:
         """This address has shown something wrong."""

@@ -10,6 +10,8 @@ from domo_server.store.store import Store
 from domo_server.store.tables import login_codes, people_sessions, people_tokens
 
 T = TypeVar("T")
+MOST_SESSIONS = 50
+"""Of one person in one role; with one more the oldest ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +160,14 @@ class PeopleRows:
         )
 
     def put_session(self, row: SessionRow) -> None:
-        """Insert a session; what has ended is forgotten."""
+        """Insert a session; what has ended is forgotten, and the oldest of too many."""
         s = people_sessions.c
+        own = (s.name == row.name) & (s.role == row.role)
+        kept = select(s.digest).where(own).order_by(s.made_at.desc()).limit(MOST_SESSIONS - 1)
         with self._store.transaction() as c:
             c.execute(delete(people_sessions).where(s.ends_at <= row.made_at))
             c.execute(delete(login_codes).where(login_codes.c.ends_at <= row.made_at))
+            c.execute(delete(people_sessions).where(own, s.digest.not_in(kept)))
             c.execute(insert(people_sessions).values(**asdict(row)))
 
     def used_session(self, digest: str, at: str) -> None:
@@ -180,3 +185,8 @@ class PeopleRows:
         """End all sessions of a person. Returns how many."""
         with self._store.transaction() as c:
             return c.execute(delete(people_sessions).where(people_sessions.c.name == name)).rowcount
+
+    def end_sessions_by(self, origin: str) -> None:
+        """End all sessions of people who have logged in so."""
+        with self._store.transaction() as c:
+            c.execute(delete(people_sessions).where(people_sessions.c.origin == origin))

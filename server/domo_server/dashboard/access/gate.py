@@ -1,5 +1,6 @@
 """Who asks, found in one place, and whether that person may."""
 
+import asyncio
 import hashlib
 import math
 from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ Needs = Role | Literal["nobody"]
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 MAX_RIGHT = 1000
 """Tokens that are remembered as right, so that wrong ones of their address do not keep them out."""
+LOOK_S = 0.02
+"""How often it is looked whether those before have turned out right or wrong."""
 HOW = (
     "Send 'Authorization: Bearer <token>', or log in at /login. `domo-server login` on the "
     "coordinator's machine prints a link that logs in; `domo-server token create` makes tokens."
@@ -96,25 +99,40 @@ class Gate:
         people = self.people
         begin = (lambda: people.by_code(code)) if code else (lambda: people.log_in(token))
         found: tuple[Person, str] = await self.checked(request, code or token, begin)
-        self.say_logged_in(request, found[0])
+        await self.logged_in(request, found[0])
         return found
 
-    async def checked(self, request: Request, secret: str, find: Callable[[], Any]) -> Any:
+    async def checked(
+        self, request: Request, secret: str, find: Callable[[], Any], *, asks_others: bool = False
+    ) -> Any:
         """What `find` finds by a secret, unless its address has shown too many wrong ones.
+
+        Args:
+            request: Which shows it.
+            secret: The secret.
+            find: Looks for it.
+            asks_others: It may take long, and has a limit of its own on how many are under way.
 
         Raises:
             ApiError: 401, it is wrong; 429, it was not looked at.
         """
         key, address = digest(secret), address_of(request)
-        wait_s = self._tries.wait_s(address)
-        if wait_s > 0 and key not in self._right:
-            raise self.refused(request, "too many wrong log-ins", wait_s)
+        was_right = key in self._right
+        while not was_right:
+            if (wait_s := self._tries.wait_s(address)) > 0:
+                raise self.refused(request, "too many wrong log-ins", wait_s)
+            if asks_others or self._tries.begin(address):
+                break
+            await asyncio.sleep(LOOK_S)  # so many are being looked at that all may be wrong
         try:
             found = await find()
         except AccessError as error:
             self._right.pop(key, None)
             self._tries.wrong(address)
             raise self.refused(request, str(error)) from None
+        finally:
+            if not was_right and not asks_others:
+                self._tries.end(address)
         self._right[key] = None
         if len(self._right) > MAX_RIGHT:
             del self._right[next(iter(self._right))]
@@ -136,9 +154,11 @@ class Gate:
             return ApiError(429, "too_many_tries", message, headers)
         return ApiError(401, "unauthorized", f"{why}. {HOW}", {"WWW-Authenticate": "Bearer"})
 
-    def say_logged_in(self, request: Request, person: Person) -> None:
-        """Record that somebody has logged in."""
-        self._say(kinds.LOGGED_IN, f"{person.name} ({person.role}) logged in", request)
+    async def logged_in(self, request: Request, person: Person) -> None:
+        """Record that somebody has logged in; the session that the browser had before ends."""
+        if before := self.cookie(request):
+            await self.people.end(before)
+        self._say(kinds.LOGGED_IN, person, f"({person.role}) logged in", request)
 
     async def log_out(self, request: Request) -> None:
         """End the session that a request comes with."""
@@ -146,11 +166,14 @@ class Gate:
         person = await self.people.find(cookie) if cookie else None
         if person is not None:
             await self.people.end(cookie)
-            self._say(kinds.LOGGED_OUT, f"{person.name} logged out", request)
+            self._say(kinds.LOGGED_OUT, person, "logged out", request)
 
-    def _say(self, kind: kinds.EventKind, text: str, request: Request) -> None:
+    def _say(self, kind: kinds.EventKind, person: Person, what: str, request: Request) -> None:
+        """At once, and counted where it comes again: nobody fills the events by logging in."""
         if self._events is not None:
-            self._events.say(kind, f"{text}, from {address_of(request)}")
+            source = f"{person.name} {address_of(request)}"
+            text = f"{person.name} {what}, from {address_of(request)}"
+            self._events.repeated.say(kind, source, text)
 
     # the cookie
 

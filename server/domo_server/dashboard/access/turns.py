@@ -18,10 +18,13 @@ LOOK_S = 0.02
 """How often it is looked whose turn it is."""
 LONGEST_S = 0.2
 """Longest such rest."""
+BEYOND = ("/metrics", "/login", "/logout")
+"""Addresses beyond /api that cost something too. Not those of a log-in at a provider, which wait
+for it."""
 
 
 class Turns:
-    """ASGI middleware: a request to the API takes its turn, until its answer begins.
+    """ASGI middleware: a request to the API, or to log in, takes its turn, until its answer begins.
 
     Who asks one after the other waits for nothing; those of many at once do.
 
@@ -37,7 +40,8 @@ class Turns:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or not scope["path"].startswith("/api/"):
+        path = scope.get("path", "")
+        if scope["type"] != "http" or not (path.startswith("/api/") or path in BEYOND):
             await self._app(scope, receive, send)
             return
         host = (scope.get("client") or ("",))[0]

@@ -166,6 +166,8 @@ def test_names_are_one_short_printable_line() -> None:
     assert person_of(config(), named).name == "anna@example.org"
     unlooked = {**named, "email_verified": False}
     assert person_of(config(), unlooked).name == "s"
+    for name in ("the admin", "the\nadmin", "anybody"):  # who did something is not left open
+        assert person_of(config(), {**unlooked, "sub": name}).name.startswith("sub:")
 
 
 def test_more_is_asked_for_where_a_role_may_depend_on_it() -> None:

@@ -117,3 +117,15 @@ def test_who_gives_up_leaves_the_line() -> None:
         assert await ask(app) == 200
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/login", "/logout"])
+def test_what_costs_something_beyond_the_api_takes_turns_too(path: str) -> None:
+    async def main() -> None:
+        within = App(0.01)
+        app = Turns(within)
+        told = await asyncio.gather(*(ask(app, path) for _ in range(60)))
+        assert within.most == MOST_AT_ONCE
+        assert 503 in told
+
+    asyncio.run(main())

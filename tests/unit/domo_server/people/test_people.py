@@ -229,3 +229,18 @@ def test_a_restart_finds_the_sessions_that_there_were(tmp_path: Path) -> None:
     assert asyncio.run(people.find(cookie)) == Person("anna", "admin")
     people.close()
     store.close()
+
+
+def test_with_a_start_people_of_a_provider_log_in_again() -> None:
+    """Its settings may give them other roles now, or none."""
+    people = made_people()
+
+    async def main() -> None:
+        anna = await people.begin(Person("anna@example.org", "admin"), "oidc")
+        _, otto = await people.by_code(people.make_code("otto", "viewer"))
+        people.start(TOKEN)
+        assert await people.find(anna) is None
+        assert await people.find(otto) == Person("otto", "viewer")
+
+    asyncio.run(main())
+    people.close()

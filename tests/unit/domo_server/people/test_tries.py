@@ -55,3 +55,19 @@ def test_many_addresses_cost_bounded_memory_and_keep_nobody_out() -> None:
     assert tries.wait_s(str(ip_address(first + MAX_ADDRESSES))) > 0, "one that was wrong waits"
     clock.now += PER_S
     assert tries.wait_s(str(ip_address(first + MAX_ADDRESSES))) == 0
+
+
+def test_those_that_are_being_looked_at_count_as_wrong_until_they_are_done() -> None:
+    tries = Tries(Clock())
+    assert all(tries.begin("10.0.0.1") for _ in range(MAX_WRONG))
+    assert not tries.begin("10.0.0.1")
+    assert tries.begin("10.0.0.2")
+    assert tries.wait_s("10.0.0.1") == 0
+    tries.end("10.0.0.1")
+    assert tries.begin("10.0.0.1"), "it was right"
+    tries.wrong("10.0.0.1")
+    tries.end("10.0.0.1")
+    assert not tries.begin("10.0.0.1"), "it was wrong"
+    for _ in range(MAX_WRONG - 1):
+        tries.end("10.0.0.1")
+    assert "10.0.0.1" not in tries._under_way

@@ -26,6 +26,9 @@ SECRET_BYTES = 32
 """Of state, nonce and verifier."""
 AGAIN = "begin the log-in again, in one tab of one browser"
 """What helps."""
+NONE_BEGUN = (
+    f"no log-in is under way in this browser, or not for the last {BEGUN_S // 60} minutes: {AGAIN}"
+)
 
 
 class Begun(NamedTuple):
@@ -76,10 +79,7 @@ class BegunLogins:
                 raise InvalidToken
             sealed = self._seal.decrypt_at_time(cookie.encode(), BEGUN_S, int(self._clock()))
         except (InvalidToken, UnicodeError):
-            raise AccessError(
-                f"no log-in is under way in this browser, or not for the last {BEGUN_S // 60} "
-                f"minutes: {AGAIN}"
-            ) from None
+            raise AccessError(NONE_BEGUN) from None
         begun = Begun(*json.loads(sealed))
         if not hmac.compare_digest(state.encode(), begun.state.encode()):
             raise AccessError(f"this answer is for the log-in of another browser or tab: {AGAIN}")

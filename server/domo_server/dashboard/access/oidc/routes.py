@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 from domo.errors import AccessError, TransportError
 from domo_server.dashboard.access.gate import HOW, Gate, requires
 from domo_server.dashboard.access.oidc import CALLBACK
-from domo_server.dashboard.access.oidc.begun import BEGUN_S, BegunLogins, place_of
+from domo_server.dashboard.access.oidc.begun import BEGUN_S, NONE_BEGUN, BegunLogins, place_of
 from domo_server.dashboard.access.oidc.claims import person_of
 from domo_server.dashboard.access.oidc.provider import Provider
 from domo_server.dashboard.access.pages import login_page, wants_page
@@ -91,6 +91,8 @@ def oidc_routes(gate: Gate, provider: Provider) -> APIRouter:
     ) -> Response:
         """Where the provider sends browsers back: begins the session."""
         cookie = request.cookies.get(cookie_name(request), "")
+        if not cookie:  # a page elsewhere can send anybody here: that guesses nothing
+            return told(request, gate.refused(request, NONE_BEGUN))
 
         async def find() -> tuple[Person, str]:
             login = begun.open(cookie, state)
@@ -104,16 +106,15 @@ def oidc_routes(gate: Gate, provider: Provider) -> APIRouter:
             return person_of(provider.config, await provider.redeem(code, login)), login.place
 
         try:
-            person, place = await gate.checked(request, f"{state}.{cookie}", find)
+            secret = f"{state}.{cookie}"
+            person, place = await gate.checked(request, secret, find, asks_others=True)
             session = await gate.people.begin(person, "oidc")
         except (ApiError, TransportError) as wrong:
             if isinstance(wrong, TransportError):
                 wrong = unavailable(request, wrong)
             response = told(request, wrong)
         else:
-            if before := gate.cookie(request):
-                await gate.people.end(before)
-            gate.say_logged_in(request, person)
+            await gate.logged_in(request, person)
             response = RedirectResponse(f"/{place}", 303)
             gate.welcome(request, response, session)
         response.delete_cookie(
