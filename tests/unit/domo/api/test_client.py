@@ -230,8 +230,8 @@ def test_lines_of_a_stream() -> None:
 class Quick(Federation):
     """Where a run has finished as soon as it is submitted."""
 
-    async def submit(self, config: Mapping[str, Any]) -> RunSummary:
-        run = await super().submit(config)
+    async def submit(self, config: Mapping[str, Any], *by: str) -> RunSummary:
+        run = await super().submit(config, *by)
         return self._change_run(run.run_id, "FINISHED")
 
 
