@@ -416,6 +416,11 @@ class RunConfig(BaseModel):
         batches = batches_of_pass(num_samples, self.batch_size, self.drop_last)
         return max(1, math.ceil(round((self.local_epochs or 1.0) * batches, 9)))
 
+    @property
+    def steps_by_samples(self) -> bool:
+        """Whether how many steps a silo makes follows from how many samples it has."""
+        return self.local_steps_list is None and self.local_steps is None
+
     def most_steps(self, silo_id: str, num_samples: int) -> int:
         """The largest P of a silo in any round that may have it; 0: there is none."""
         if self.local_steps_list is None:

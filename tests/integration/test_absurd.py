@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from domo.errors import DivergenceError, ProtocolError
 from tests.support.played.lab import SILOS, Lab, life, opened, play
@@ -154,5 +155,101 @@ def test_a_copy_of_anothers_update_is_said_and_counts(tmp_path: Path) -> None:
             events = await lab.events("unusual")
             assert [text.partition(":")[0] for text in events] == [told.format(1), told.format(2)]
             assert await lab.who() == [TWO, TWO]
+
+    play(act())
+
+
+def test_a_restart_says_the_same_of_the_round_after_the_one_that_it_interrupts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silos are in the next round while the one before is being committed."""
+    settings: dict[str, Any] = {"roster": TWO, "num_rounds": 3}
+
+    async def before() -> None:
+        async with opened(tmp_path, **settings) as lab:
+            monkeypatch.setattr(lab.store, "commit_round", never)
+            await lab.send_all(A, B)
+            await lab.round_open(1)
+            assert await lab.send(B, FAR)
+
+    async def after() -> None:
+        async with life(tmp_path, **settings) as lab:
+            await lab.round_open(1)
+            assert sorted(lab.run.participants.accepted) == [B]
+            await lab.send_all(A)
+            await lab.until(lambda: "site-b failed: the norm" in lab.run.detail, "it is refused")
+            await lab.send_all(B)
+            await lab.round_open(2)
+
+    play(before())
+    play(after())
+
+
+def never(*args: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("on_missing", ["wait", "proceed"])
+def test_of_a_model_that_begins_at_0_one_that_sends_nearly_nothing_is_no_measure(
+    on_missing: Any, tmp_path: Path
+) -> None:
+    """It would throw out the honest one, round after round."""
+    module = torch.nn.Linear(3, 2)
+    for p in module.parameters():
+        torch.nn.init.zeros_(p)
+    settings: dict[str, Any] = {"module": module, "on_missing": on_missing, "min_silos": 1}
+
+    async def act() -> None:
+        async with life(tmp_path, roster=TWO, num_rounds=3, grace_s=60, **settings) as lab:
+            for name in TWO:
+                await lab.enroll(name)
+            for r in range(3):
+                await lab.round_open(r)
+                assert await lab.send(B, 1e-9)
+                await lab.send_all(A)
+            assert (await lab.ended()).state == "FINISHED"
+            assert await lab.events("refused") == []
+            assert await lab.who() == 3 * [TWO]
+
+    play(act())
+
+
+def test_a_word_about_samples_does_not_throw_the_others_updates_far(tmp_path: Path) -> None:
+    """By the samples that it claims the others' updates would count a million times."""
+    settings: dict[str, Any] = {"roster": TWO, "local_epochs": 1, "batch_size": 4, "num_rounds": 2}
+
+    async def act() -> None:
+        async with life(tmp_path, **settings, on_missing="proceed", min_silos=1, grace_s=60) as lab:
+            await lab.enroll(A, num_samples=8)
+            await lab.enroll(B, num_samples=8_000_000)
+            await lab.round_open(0)
+            (told,) = [e for e in await lab.events("unusual") if "training samples" in e]
+            assert "site-b says that it has 8000000 training samples, so that it makes" in told
+            for r in range(2):
+                await lab.round_open(r)
+                assert await lab.send(B, 0.0)
+                await lab.send_all(A)
+            assert (await lab.ended()).state == "FINISHED"
+            assert await lab.who() == 2 * [[A]]
+            for record in await lab.rounds():
+                assert "its 2000000 local steps, by the samples that" in record.left_out[B]
+
+    play(act())
+
+
+def test_a_silo_with_a_thousand_times_the_data_takes_part(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"roster": TWO, "local_epochs": 1, "batch_size": 4, "num_rounds": 2}
+
+    async def act() -> None:
+        async with life(tmp_path, **settings) as lab:
+            await lab.enroll(A, num_samples=8)
+            await lab.enroll(B, num_samples=8_000)
+            for r in range(2):
+                await lab.round_open(r)
+                assert await lab.send(B, 0.001)
+                assert await lab.send(A, 0.05)
+            assert (await lab.ended()).state == "FINISHED"
+            assert await lab.who() == 2 * [TWO]
+            assert await lab.events("refused") == []
 
     play(act())

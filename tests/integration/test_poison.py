@@ -24,7 +24,7 @@ from domo.training.batches import BatchLoader
 from domo.training.initial import build_initial
 from domo_proto.codec import FRAME_BYTES, encode, encode_frame
 from domo_proto.v1 import federation_pb2 as pb
-from domo_server.runs.roster import MAX_SAMPLES
+from domo_server.rounds.shares import MAX_SAMPLES
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.silos import agents, options
 from tests.support.played.lab import RUN_ID, SILOS, Lab, life, opened, play

@@ -9,7 +9,7 @@ Pure functions of what a coordinator has recorded: they say the same after a res
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,12 @@ MOST_MOVED = 1e9
 FAR = 1e4
 """Times the norms of the others, where the update also moves the model by `FAR_MOVED`."""
 FAR_MOVED = 10.0
-"""Times |x_r|."""
+"""Times |x_r|, or, of a model of smaller entries, as if every entry were `SMALL`."""
+SMALL = 0.1
+"""Some models begin at 0, and go far at once. Without it, of two silos one that sends next to
+nothing would make the other look far from it."""
+FAR_STEPS = 1e3
+"""Times the others' local steps, where the round also moves the model by `FAR_MOVED`."""
 FAR_BUFFER = 1e12
 """Times what the model and the others have in the same buffer, and times 1."""
 PASSES = 1000
@@ -69,6 +74,11 @@ class Step:
     momentum: float
     num_params: int
     model_norm: Callable[[], float]
+
+    @property
+    def bound(self) -> float:
+        """|x_r|, or that of a model of small entries."""
+        return max(self.model_norm(), SMALL * math.sqrt(self.num_params))
 
 
 def norm_of(read: ReadBlock, n: int) -> float:
@@ -174,7 +184,7 @@ def _why_far(size: Size, others: Sequence[Size], step: Step, past: float | None)
     ):
         if known is None or norm <= FAR * known:
             continue
-        if (moved := norm * per_norm) > FAR_MOVED * step.model_norm():
+        if (moved := norm * per_norm) > FAR_MOVED * step.bound:
             return (
                 f"the norm of its {what}, {norm:.3g}, is {norm / known:.3g} times that of the "
                 f"others, and would move the model by {moved:.3g}, whose own norm is "
@@ -188,6 +198,41 @@ def _why_far(size: Size, others: Sequence[Size], step: Step, past: float | None)
                 f"{size.before[name]:.3g} and others {known:.3g}: no training gives that"
             )
     return None
+
+
+def far_steps(
+    steps: Mapping[str, int],
+    there: Collection[str],
+    norm: float = math.inf,
+    step: Step | None = None,
+) -> dict[str, str]:
+    """Silos with so many local steps that they alone make a round go too far.
+
+    Where steps follow from samples, a silo that says it has more of them makes all updates count
+    for more (P_ref). Its own may be nothing.
+
+    Args:
+        steps: P of all silos of the run.
+        there: Those of the round.
+        norm: At most of the mean update with the server momentum.
+        step: Of P_ref; None: however far the round goes.
+
+    Returns:
+        Why, in words, by silo.
+    """
+    found = {}
+    for silo_id in there:
+        usual = low_median([num for name, num in steps.items() if name != silo_id])
+        if usual is None or steps.get(silo_id, 0) <= FAR_STEPS * usual:
+            continue
+        moved = norm if step is None else norm * step.update
+        if step is None or moved > FAR_MOVED * step.bound:
+            found[silo_id] = (
+                f"its {steps[silo_id]} local steps, by the samples that it says it has, are "
+                f"{steps[silo_id] / usual:.3g} times those of the others, and with them the round "
+                f"would move the model by {moved:.3g}: no training gives that"
+            )
+    return found
 
 
 def low_median(values: Sequence[float]) -> float | None:

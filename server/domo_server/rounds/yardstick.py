@@ -3,17 +3,19 @@
 import math
 from bisect import insort
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from domo.algorithm import inference_scale
+from domo.algorithm import fold_weights, inference_scale, reference_steps
 from domo.model.extremes import (
     FAR,
     Size,
     Step,
     check_alone,
     far_from_others,
+    far_steps,
     low_median,
     measure,
     norm_of,
@@ -49,7 +51,7 @@ class Yardstick:
         self._counted = -1
         self._past: list[float] = []
         self._sent: dict[str, tuple[str, int]] = {}
-        self._sizes: dict[str, Size] = {}
+        self._sizes: dict[tuple[int, str], Size] = {}
         self._norm: tuple[int, float] | None = None
 
     def count(self, record: RoundRecord) -> None:
@@ -62,7 +64,9 @@ class Yardstick:
                     self._sent.setdefault(p.digest, (p.silo_id, record.round_index))
             while len(self._sent) > MOST_SENT:
                 del self._sent[next(iter(self._sent))]
-        self._sizes.clear()
+        # those of the next round stay: after a restart they are measured before this one is counted
+        kept = [(key, size) for key, size in list(self._sizes.items()) if key[0] > self._counted]
+        self._sizes = dict(kept)
 
     def measure(
         self,
@@ -104,22 +108,52 @@ class Yardstick:
         finally:
             file.close()
         check_alone(size, self._step(model, update.num_steps))
-        self._sizes[update.digest] = size
+        self._sizes[model.round_index, update.digest] = size
         norms = [n for s in list(self._sizes.values()) for n in (s.update, s.momentum) if n]
         if norms and max(norms) > FAR * min([*norms, low_median(self._past) or math.inf]):
             self._norm_of_model(model)  # `far` will want it, and may not block
 
-    def far(self, model: Checkpoint, accepted: Mapping[str, AcceptedUpdate]) -> dict[str, str]:
+    def far(
+        self,
+        model: Checkpoint,
+        accepted: Mapping[str, AcceptedUpdate],
+        samples: Mapping[str, int],
+    ) -> dict[str, str]:
         """Silos of a round whose update nothing that is known explains, and why.
 
         Args:
             model: x_r.
             accepted: The round's updates, by silo; each was measured.
+            samples: Training samples of all silos of the run.
         """
-        there = {s: u for s, u in accepted.items() if u.digest in self._sizes}
-        sizes = {s: self._sizes[update.digest] for s, update in there.items()}
+        r = model.round_index
+        there = {s: u for s, u in accepted.items() if (r, u.digest) in self._sizes}
+        sizes = {s: self._sizes[r, update.digest] for s, update in there.items()}
         steps = {s: self._step(model, update.num_steps) for s, update in there.items()}
-        return far_from_others(sizes, steps, low_median(self._past))
+        found = far_from_others(sizes, steps, low_median(self._past))
+        return found or self._far_by_steps(model, accepted, samples)
+
+    def _far_by_steps(
+        self,
+        model: Checkpoint,
+        accepted: Mapping[str, AcceptedUpdate],
+        samples: Mapping[str, int],
+    ) -> dict[str, str]:
+        """Silos whose word for how many samples they have gives the round its length."""
+        config, r, updates = self._config, model.round_index, list(accepted.values())
+        if not (updates and config.steps_by_samples):
+            return {}
+        steps = {s: config.steps_at(r, s, num) for s, num in samples.items()}
+        if not far_steps(steps, accepted):
+            return {}
+        omegas = [config.weight_of(u.silo_id, samples[u.silo_id]) for u in updates]
+        made = [u.num_steps for u in updates]
+        weights = fold_weights(config.kernel, omegas, made)
+        mean = sum(w * u.update_norm for w, u in zip(weights, updates, strict=True)) / sum(weights)
+        norm = mean + config.kernel.mu_s * norm_of(model.reader("m"), model.num_entries("m"))
+        scale = inference_scale(config.kernel, config.lr_at(r), reference_steps(omegas, made))
+        step = replace(self._step(model, 1), update=scale)
+        return far_steps(steps, accepted, norm, step)
 
     def about_copy(
         self, update: AcceptedUpdate, round_index: int, accepted: Mapping[str, AcceptedUpdate]

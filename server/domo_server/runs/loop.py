@@ -231,7 +231,7 @@ class RunLoop:
         }
         already: Mapping[str, AcceptedUpdate] = {}
         if self._resumed:  # some of the next round's may be here
-            self._resumed, already = False, await run.receiver.find_updates(r + 1)
+            self._resumed, already = False, await run.receiver.find_updates(r + 1, following)
         saving = asyncio.create_task(  # whatever may go wrong from here on
             self._commit(following, closed, changes, times)
         )
@@ -262,8 +262,8 @@ class RunLoop:
         )
 
     def _refuse_outliers(self) -> bool:
-        assert self._run.model.current is not None
-        far = self._run.participants.refuse_outliers(self._run.model.current)
+        model, samples = self._run.model.current, self._run.roster.samples
+        far = {} if model is None else self._run.participants.refuse_outliers(model, samples)
         for silo_id, why in far.items():
             self._run.say(kinds.REFUSED, f"refused an update of {silo_id}: {why}", silo_id)
             self._run.events.counters.refused(silo_id, "norm")

@@ -190,15 +190,17 @@ class Participants:
         norms = {s: update.update_norm for s, update in self.accepted.items()}
         return outliers(norms, self._config.norm_factor)
 
-    def refuse_outliers(self, model: Checkpoint) -> dict[str, str]:
+    def refuse_outliers(self, model: Checkpoint, samples: Mapping[str, int]) -> dict[str, str]:
         """Take out updates that no training gives, or that are far above the others'; and why.
 
         The latter where the run says so.
 
         Args:
             model: x_r.
+            samples: Training samples of all silos of the run.
         """
-        far = self.yardstick.far(model, self.accepted)
+        samples = {s: num for s, num in samples.items() if s not in self._dropped}
+        far = self.yardstick.far(model, self.accepted, samples)
         absurd = set(far)
         if not far and self._config.norm_check == "reject":
             far = self.outliers()

@@ -25,6 +25,7 @@ from domo_server.runs.model import ServedModel
 from domo_server.runs.participants import Participants, failed_event
 from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import BUFFER_IDS
+from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.rows import AcceptedUpdate
 from domo_server.store.spool import (
     Part,
@@ -205,10 +206,14 @@ class Receiver:
         return True
 
     def _measure(
-        self, round_index: int, update: AcceptedUpdate, momentum: float | None = None
+        self,
+        round_index: int,
+        update: AcceptedUpdate,
+        momentum: float | None = None,
+        following: Checkpoint | None = None,
     ) -> None:
         """See that an update is not beyond all training; blocks."""
-        layout, model = self._model.layout, self._model.current
+        layout, model = self._model.layout, following or self._model.current
         if layout is None or model is None or model.round_index != round_index:
             return  # its round is over
         path = update_path(self.folder(round_index), update.silo_id, update.digest)
@@ -221,15 +226,22 @@ class Receiver:
         self.disk = why
         self._changes.shown()  # why the round waits
 
-    async def find_updates(self, round_index: int) -> dict[str, AcceptedUpdate]:
-        """Updates of a round that were accepted before a restart and are still whole, by silo."""
+    async def find_updates(
+        self, round_index: int, following: Checkpoint | None = None
+    ) -> dict[str, AcceptedUpdate]:
+        """Updates of a round that were accepted before a restart and are still whole, by silo.
+
+        Args:
+            round_index: r.
+            following: x_r, where the round is not open yet.
+        """
         found = {}
         for update in await asyncio.to_thread(self._store.updates_of, self._run_id, round_index):
             silo_id, digest = update.silo_id, update.digest
             path = update_path(self.folder(round_index), silo_id, digest)
             if await asyncio.to_thread(is_whole, path, digest):
                 try:
-                    await asyncio.to_thread(self._measure, round_index, update)
+                    await asyncio.to_thread(self._measure, round_index, update, None, following)
                     found[silo_id] = update
                 except DivergenceError as error:  # a version before this one took it
                     self._say(kinds.REFUSED, f"refused an update of {silo_id}: {error}", silo_id)

@@ -12,16 +12,12 @@ from domo.run_config import RunConfig, sort_roster
 from domo_server.events import kinds
 from domo_server.events.kinds import EventKind
 from domo_server.rounds.agreement import Agreement
-from domo_server.rounds.shares import about_shares
+from domo_server.rounds.shares import about_shares, check_samples
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
 from domo_server.store.rows import Enrolment
 from domo_server.store.store import Store
 
-MAX_SAMPLES = 10**12
-"""More samples than this at one silo are a mistake, or a lie."""
-MAX_STEPS = 2**31 - 1
-"""Local steps that a round can ask for."""
 SHOWN_STRANGERS = 3
 NOBODY = "every silo of this round is left out; take one back (undrop), or stop the run"
 
@@ -64,14 +60,18 @@ class Roster:
         """Whether a silo that has enrolled has test data."""
         return any(e.num_eval_samples for e in self.enrolled.values())
 
+    @property
+    def samples(self) -> dict[str, int]:
+        """Training samples of the silos that the run has begun with, as they say."""
+        return {s: self.enrolled[s].num_samples for s in self.frozen or () if s in self.enrolled}
+
     def at_start(self) -> list[tuple[EventKind, str]]:
         """What its admin should know as the run begins with its silos."""
         config, told = self._config, []
         if config.evaluate_every and not self.has_tests:
             text = f"{config.title}: no silo has test data; its models get no test numbers"
             told.append((kinds.UNTESTED, text))
-        samples = {s: self.enrolled[s].num_samples for s in self.frozen or () if s in self.enrolled}
-        if (note := about_shares(config, samples)) is not None:
+        if (note := about_shares(config, self.samples)) is not None:
             told.append((kinds.UNUSUAL, note))
         return told
 
@@ -219,7 +219,7 @@ class Roster:
                 "this run needs to know how many training samples the silo has: pass "
                 "samples=len(dataset) to rounds()"
             )
-        self._check_samples(silo_id, mine.num_samples, mine.num_eval_samples)
+        check_samples(self._config, silo_id, mine.num_samples, mine.num_eval_samples)
         async with self._enrolling:  # of two that are the first at once, one is
             self.compare(silo_id, mine.meaning)
             old = self.enrolled.get(silo_id)
@@ -243,19 +243,6 @@ class Roster:
         before = NOTHING if old is None else old.meaning
         notes = self.agreement.other_code(silo_id, before)
         return told + [(kinds.CODE_DIFFERS, note) for note in notes]
-
-    def _check_samples(self, silo_id: str, num_samples: int, num_eval_samples: int) -> None:
-        if max(num_samples, num_eval_samples) > MAX_SAMPLES:
-            raise ConfigError(
-                f"{silo_id} says that it has {num_samples} training and {num_eval_samples} test "
-                f"samples; more than {MAX_SAMPLES} cannot be right"
-            )
-        steps = num_samples and self._config.local_steps_list is None
-        if steps and self._config.steps_at(0, silo_id, num_samples) > MAX_STEPS:
-            raise ConfigError(
-                f"with {num_samples} training samples {silo_id} would make more than {MAX_STEPS} "
-                "local steps in a round"
-            )
 
     def choose(self) -> tuple[list[str], str]:
         """The silos to begin with, once everybody is there; else who is missing, in words.

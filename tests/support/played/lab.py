@@ -92,14 +92,15 @@ class Lab:
         digest = xxhash.xxh3_128_hexdigest(byte_view(d))
         if not receiver.wants(name, r) or receiver.upload_state(name, r, digest)[0] != "absent":
             return False
-        upload = receiver.begin_upload(name, [(VectorId.UPDATE, 4 * len(d))], digest, 0, 2)
+        steps = run.config.steps_at(r, name, run.roster.enrolled[name].num_samples)
+        upload = receiver.begin_upload(name, [(VectorId.UPDATE, 4 * len(d))], digest, 0, steps)
         try:
             for message in encode(VectorId.UPDATE, byte_view(d)):
                 upload.write(decode_frame(message))
             norm = upload.finish()
         finally:
             upload.close()
-        return await receiver.accept(name, r, upload, norm, 2, {"loss": 1.0})
+        return await receiver.accept(name, r, upload, norm, steps, {"loss": 1.0})
 
     async def send_all(self, *names: str) -> None:
         for name in names:
@@ -185,18 +186,23 @@ async def living(lab: Lab) -> AsyncIterator[Lab]:
 
 
 @contextlib.asynccontextmanager
-async def life(folder: Path, clock: Clock | None = None, **settings: Any) -> AsyncIterator[Lab]:
+async def life(
+    folder: Path,
+    clock: Clock | None = None,
+    module: torch.nn.Module | None = None,
+    **settings: Any,
+) -> AsyncIterator[Lab]:
     """A coordinator with the run `r`: begun, or gone on with after an earlier life."""
     x0 = folder / "x0.safetensors"
     if not x0.exists():
         torch.manual_seed(1)
-        save_initial(torch.nn.Linear(3, 2), x0)
+        save_initial(torch.nn.Linear(3, 2) if module is None else module, x0)
     values = {
         "name": "r",
         "task": "own:Loop",
         "method": "DOMO",
         "num_rounds": 2,
-        "local_steps": 2,
+        **({} if "local_epochs" in settings else {"local_steps": 2}),
         "initial_model": str(x0),
         "evaluate_every": 0,
         **({} if "num_silos" in settings else {"roster": SILOS}),
