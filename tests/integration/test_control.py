@@ -14,6 +14,7 @@ from domo.errors import ConfigError, CoordinatorUnavailableError, SiloConflictEr
 from domo.metrics import Sum
 from domo.training.initial import save_initial
 from domo_proto.codec import VectorId
+from domo_server.identity.admitted import Rules
 from domo_server.runs.roster import NOBODY
 from domo_server.store.checkpoint import save_checkpoint
 from tests.support.live.coordinator import coordinator
@@ -576,4 +577,56 @@ def test_a_shutdown_finishes_what_is_being_written(
 
     play(before())
     monkeypatch.setattr(domo_server.runs.loop, "save_checkpoint", save_checkpoint)
+    play(after())
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("has_sent", [False, True])
+def test_a_silo_revoked_in_mid_round_costs_the_run_nothing(
+    has_sent: bool, beside: bool, tmp_path: Path
+) -> None:
+    """With `on_missing = "wait"`, at once; by `domo-server revoke` too, which writes the table."""
+
+    async def act() -> None:
+        async with opened(tmp_path, roster=[A, B], num_rounds=2) as lab:
+            lab.c.guard.rules = Rules(mutual=True)
+            lab.c.guard.admissions.admit(B, "a test")
+            if has_sent:
+                await lab.send_all(B)
+            begun = lab.clock.now
+            if beside:
+                await asyncio.to_thread(lab.c.guard.admissions.revoke, B, "anna")
+                await lab.c.guard.changed()  # its watch does, more than twice a second
+            else:
+                await lab.c.revoke(B, "anna")
+            await lab.send_all(A)
+            await lab.round_open(1)
+            await lab.c.guard.changed()
+            await lab.send_all(A)
+            assert (await lab.ended()).state == "FINISHED"
+            assert lab.clock.now == begun
+            assert await lab.who() == [[A], [A]]
+            assert await lab.events("dropped") == [f"{B} is left out by anna: revoked"]
+            for record in await lab.rounds():
+                assert record.left_out[B] == "dropped by the admin: revoked (by anna)"
+
+    play(act())
+
+
+def test_one_that_was_revoked_while_the_coordinator_was_down_is_left_out(tmp_path: Path) -> None:
+    async def before() -> None:
+        async with opened(tmp_path, roster=[A, B], num_rounds=1) as lab:
+            lab.c.guard.admissions.admit(B, "a test")
+            lab.c.guard.admissions.revoke(B, "anna")
+            lab.c.guard.admissions.revoke("site-z", "anna")  # it has never joined
+
+    async def after() -> None:
+        async with life(tmp_path, roster=[A, B], num_rounds=1) as lab:
+            lab.c.guard.rules = Rules(mutual=True)
+            await lab.c.guard.changed()
+            await lab.enroll(A)
+            await lab.send_all(A)
+            assert (await lab.ended()).state == "FINISHED"
+
+    play(before())
     play(after())

@@ -374,7 +374,7 @@ def test_an_admin_revokes_over_rest_at_once(home: Enrolling, tmp_path: Path) -> 
     home.enrolled("site-b")  # it has not joined
     thread, found = waits(silo)
     begun = time.monotonic()
-    home.coordinator.post("/silos/site-a/revoke")
+    assert home.coordinator.post("/silos/site-a/revoke")["dropped"] == "revoked"
     thread.join(5)
     assert found[0][0] - begun < 0.5
     assert "revoked by" in str(found[0][1])

@@ -127,10 +127,12 @@ def revoke_silo(server: str, silo_id: str, token_file: Path | None = None) -> No
         ConfigError: There is no token.
     """
     with Coordinator(server, find_token(token_file)) as coordinator:
-        name = coordinator.revoke(silo_id).silo_id
+        silo = coordinator.revoke(silo_id)
+    name = silo.silo_id
     say(f"{name} is revoked: its calls have ended, and none is answered, whatever key it has")
-    out = here("domo", "drop", name, at=server, token_file=token_file)
-    say(f"next: {out}   # runs go on without it; until then their rounds wait for it")
+    if silo.dropped is not None:
+        back = here("domo", "undrop", name, at=server, token_file=token_file)
+        say(f"it is left out of runs; once it is let in again: {back}")
 
 
 def rebind_silo(

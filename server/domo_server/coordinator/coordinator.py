@@ -66,6 +66,7 @@ class Coordinator:
         self.registry = Registry(
             store, self.sessions, dropped, self.queue, self.changes, self.events
         )
+        self.guard.on_revoked = self.registry.leave_out_revoked
         self.started_at = time.monotonic()
         self.stopping = False
 
@@ -75,7 +76,7 @@ class Coordinator:
         self.queue.start()
 
     async def revoke(self, silo_id: str, by_whom: str) -> None:
-        """Let a silo in no more, with any key, and end its calls.
+        """Let a silo in no more, with any key, end its calls, and leave it out of its run.
 
         Raises:
             ConfigError: Nobody has let it in, or silos show no certificates here.

@@ -37,6 +37,8 @@ AGAIN = (
     "a state folder was copied, or its process ends as soon as it begins. A copy needs its own "
     "--name and a new --state-dir"
 )
+REVOKED = "revoked"
+"""Why a silo is left out that is let in no more."""
 SEEN_S = 60.0
 """How often it is recorded when silos were last heard of."""
 NUMBERS = re.compile(r"\d+(?:\.\d+)?")
@@ -208,11 +210,20 @@ class Registry:
         if silo_id in self.dropped:
             raise ConfigError(f"{silo_id} is left out already: {self.dropped[silo_id]}")
         reason = reason.strip()[:500] or "no reason given"
+        told = f"{silo_id} is left out by {by}: {reason}"
+        if by != THE_ADMIN:  # of one admin of several the record says who
+            reason = f"{reason} (by {by})"
         await asyncio.to_thread(self._store.mark_silo, silo_id, dropped=reason)
         self.dropped[silo_id] = reason
         if self._queue.current is not None:
             self._queue.current.leave_out(silo_id)
-        self._say(kinds.DROPPED, f"{silo_id} is left out by {by}: {reason}", silo_id)
+        self._say(kinds.DROPPED, told, silo_id)
+
+    async def leave_out_revoked(self, silo_id: str, by: str) -> None:
+        """A silo is let in no more: no round waits for it, until it is taken back (`undrop`)."""
+        if silo_id in self.dropped or await asyncio.to_thread(self._store.silo, silo_id) is None:
+            return
+        await self.drop(silo_id, REVOKED, by)
 
     async def undrop(self, silo_id: str, by: str = THE_ADMIN) -> None:
         """Take a dropped silo back, `by` whom; its name stays bound to its state folder.

@@ -181,8 +181,8 @@ def _add_silo_routes(router: APIRouter, read: ReadModel, control: Control) -> No
     async def revoke(silo_id: str, who: Who) -> SiloStatus:
         """Let a silo in no more, whatever its certificate says, and end its calls at once.
 
-        Of a silo that is let in and has not joined yet too. It stays in its runs: `drop` leaves
-        it out. To let it in again, enrol it anew.
+        Of a silo that is let in and has not joined yet too. One that has joined is left out of
+        runs, from the round that is open on. To let it in again, enrol it anew, and `undrop` it.
         """
         try:
             return await control.revoke(silo_id, who.name)

@@ -70,6 +70,11 @@ class Admitted:
         """Whether any name is let in, or will be by a code."""
         return any(row.state != "revoked" for row in self._rows.values())
 
+    @property
+    def gone(self) -> dict[str, str]:
+        """Names that were revoked, and by whom."""
+        return {row.silo_id: row.by_whom for row in self._rows.values() if row.state == "revoked"}
+
     def ended(self, peer: Peer, silo_id: str) -> DomoError | None:
         """What to say where the certificate of a peer has ended.
 

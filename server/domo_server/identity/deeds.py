@@ -87,6 +87,7 @@ def enroll(where: Where, name: str, valid: str, days: float, address: str | None
     authority = Authority(own)
     with _beside(settings) as store:
         code = new_code(authority, Admissions(store), name, dialled, valid_s, days, _me())
+        _say_if_out(store, name)
     say(code)
     until = time_text(time.time() + valid_s)[:16]
     complain(
@@ -128,6 +129,7 @@ def sign(
         Admissions(store).admit(name, _me(), request.fingerprint, until, days)
         text = f"{name} was let in by {_me()}, by its request: key {request.fingerprint}"
         _record(store, kinds.ADMITTED, text, name)
+        _say_if_out(store, name)
     try:
         answer.write_bytes(make_bundle(Bundle(dialled, pem, authority.ca_pem)))
     except OSError as error:
@@ -150,7 +152,15 @@ def admit(where: Where, name: str, key: str | None) -> None:
         Admissions(store).admit(name, _me(), key)
         by = f"with the key {key}" if key else "with any certificate of the CA for this name"
         _record(store, kinds.ADMITTED, f"{name} was let in by {_me()}, {by}", name)
+        _say_if_out(store, name)
     say(f"{name} is let in, {by}")
+
+
+def _say_if_out(store: Store, name: str) -> None:
+    """Say that runs go on without a silo, as one that was revoked is left out of them."""
+    row = store.silo(name)
+    if row is not None and row.dropped is not None:
+        complain(f"it is left out of runs still ({row.dropped}): domo undrop {name} takes it back")
 
 
 def revoke(where: Where, name: str) -> None:

@@ -7,7 +7,7 @@ end is compared with this machine's clock, in each call, and again and again for
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -72,6 +72,8 @@ class Guard:
 
     Attributes:
         heard: Told of the peer of each call.
+        on_revoked: Told once of each silo that was revoked, and by whom, where silos show
+            certificates.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class Guard:
         self._repeated, self._rostered = repeated, rostered
         self._peers = Peers({})
         self.heard: Callable[[str], None] | None = None
+        self.on_revoked: Callable[[str, str], Awaitable[None]] | None = None
+        self._told: set[str] = set()
         self._calls: set[Call] = set()
 
     @property
@@ -199,6 +203,15 @@ class Guard:
         """
         await asyncio.to_thread(self.admitted.load)
         self.look()
+        gone = self.admitted.gone if self.rules.mutual else {}
+        self._told &= gone.keys()
+        for silo_id in gone.keys() - self._told if self.on_revoked is not None else ():
+            self._told.add(silo_id)
+            try:
+                await self.on_revoked(silo_id, gone[silo_id])
+            except TransportError:
+                self._told.discard(silo_id)
+                raise
 
     def look(self) -> None:
         """End the calls under way whose caller may not go on."""
