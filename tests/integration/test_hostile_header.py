@@ -15,6 +15,7 @@ from domo.errors import DomoError
 from domo.tasks.base import ArrayDataset
 from domo_client.loop.silo import Silo
 from domo_client.rpc.offer import ContradictionError, RefusedRunError
+from domo_proto.assignment import Action
 from domo_proto.codec import VectorId
 from domo_proto.v1 import federation_pb2 as pb
 from tests.support.played.hostile import Hostile
@@ -183,6 +184,20 @@ def test_rounds_without_end_are_refused(tmp_path: Path) -> None:
         assert len(it.of("SubmitUpdate")) == 4
 
 
+def test_tests_without_end_are_refused(tmp_path: Path) -> None:
+    """One model after the other is tested as x_0, and never trained on."""
+    with played(tmp_path, {"local_steps": 1}) as (it, silo):
+
+        def header(n: int, right: pb.RoundHeader) -> pb.RoundHeader:
+            it.vectors[VectorId.X] = it.vectors[VectorId.X] + 1
+            return it.assignment(action=Action.EVALUATE).header(it.starts())
+
+        it.headers = header
+        with pytest.raises(ContradictionError, match="another model 0 tested for the 4th time"):
+            go(silo, eval_samples=4)
+        assert it.handed == 5
+
+
 def test_a_digest_that_is_not_that_of_the_configuration_is_found_out(tmp_path: Path) -> None:
     with played(tmp_path, {}) as (it, silo):
         assert it.offer is not None
@@ -216,11 +231,7 @@ def test_more_threads_than_the_silo_gives_are_declined_and_not_started(tmp_path:
 def test_a_coordinator_that_has_nothing_to_say_is_not_asked_without_end(tmp_path: Path) -> None:
     with played(tmp_path, {}) as (it, silo):
         it.answers["FetchRound"] = lambda request: iter(
-            [
-                it.assignment(action=pb.Action.Name(pb.ASK_AGAIN), vectors={})
-                .header()
-                .SerializeToString()
-            ]
+            [it.assignment(action=Action.ASK_AGAIN, vectors={}).header().SerializeToString()]
         )
         it.answers["Report"] = lambda request: pb.ReportResponse(next_s=1e-9)
 
@@ -236,3 +247,28 @@ def test_a_coordinator_that_has_nothing_to_say_is_not_asked_without_end(tmp_path
         thread.join(10)
     assert fetched < 20 + 5 * 3 + 10
     assert reports < 3 / 0.1 + 10
+
+
+def test_a_coordinator_is_given_nothing_that_was_made_for_another_one(tmp_path: Path) -> None:
+    """The same run, round and model: an update of the other one would fit, and be sent."""
+
+    def tests_next(n: int, right: pb.RoundHeader) -> pb.RoundHeader:
+        return it.assignment(action=Action.EVALUATE).header(it.starts()) if n else right
+
+    with played(tmp_path, {"local_steps": 1}) as (it, silo):
+        it.headers = tests_next
+        for rnd in silo.rounds(nn.Linear(2, 1), samples=len(DATA)):
+            if rnd.round_index:
+                break
+            opt = rnd.optimizer()
+            for inputs, targets in rnd.batches(DATA):
+                (rnd.model(inputs) - targets).square().mean().backward()
+                opt.step()
+        assert len(it.of("SubmitUpdate")) == 1
+    assert (tmp_path / "state" / "pending.json").exists()
+    with played(tmp_path, {"local_steps": 1}) as (other, silo):
+        other.vectors = it.vectors
+        told = next(iter(silo.rounds(nn.Linear(2, 1), samples=len(DATA))))
+        assert told.round_index == 0, "an update was sent, and no round was trained"
+        assert not other.of("SubmitUpdate")
+        assert len(other.of("FetchRound")[0].have) == 1, "of the model's own frozen parameters"

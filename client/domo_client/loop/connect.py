@@ -111,10 +111,11 @@ def connect(
         tail = LogTail(silo) if share_log else None
         if tail is not None:
             failed.callback(tail.close)
+        instance_id = state.identity(server, tls.ca if tls else None, moved_from)
         session = Session(
             server,
             silo,
-            state.identity(server, tls.ca if tls else None, moved_from),
+            instance_id,
             tls=tls,
             role=role,
             device=device,
@@ -125,7 +126,7 @@ def connect(
         failed.callback(session.close)
         connection = Connection(session, state)
         session.join()
-        state.note_joined(server)
+        state.note_joined(server, instance_id)
         if tls is not None:
             look_after(session, tls, lambda text: on_stuck(f"{silo}: {text}"))
         failed.pop_all()

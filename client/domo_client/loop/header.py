@@ -11,11 +11,11 @@ from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo_client.rpc.offer import ContradictionError, Offer
 from domo_proto.assignment import Action, Announced, Assignment
-from domo_proto.codec import VectorId
+from domo_proto.codec import VectorId, model_digest
 
 MOST_WAYS_BACK = 3
 """A coordinator's state is restored from a backup now and then; each time it has the silo make
-rounds again, with other models."""
+rounds again, with other models. Those of training and those of tests count apart."""
 ENDS = ("FINISHED", "FAILED", "STOPPED")
 BESIDE = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
 """Vectors that come, or do not come, as the method says."""
@@ -37,8 +37,7 @@ class Agreed:
     def __init__(self, offer: Offer, silo_id: str, role: str, samples: int, tests: int):
         self._offer, self._silo_id, self._role = offer, silo_id, role
         self._samples, self._tests = samples, tests
-        self._models: dict[int, bytes] = {}  # of this round and the one before: their x_r
-        self._ways_back = 0
+        self._trained, self._tested = _Way(), _Way()
         self._frozen: bytes | None = None
 
     def check(self, told: Assignment[Announced]) -> None:
@@ -63,8 +62,11 @@ class Agreed:
         if told.action is Action.TRAIN:
             self._check_training(told)
         self._check_vectors(told)
-        if told.action is Action.TRAIN:
-            self._check_way(r, told.vectors[VectorId.X].digest)
+        if told.action is Action.TRAIN and (n := self._trained.back_at(r, _given(told))):
+            self._refuse(f"goes back to round {r + 1} for the {n}th time", "rounds come once")
+        tests = told.evaluate or told.action is Action.EVALUATE
+        if tests and (n := self._tested.back_at(r, model_digest(told.digests))):
+            self._refuse(f"wants another model {r} tested for the {n}th time", "one is")
 
     def _check_test(self, r: int) -> None:
         config = self._offer.config
@@ -125,23 +127,6 @@ class Agreed:
             if frozen.digest != self._frozen:
                 self._refuse(f"has other frozen parameters in round {r + 1}", "they stay")
 
-    def _check_way(self, r: int, model: bytes) -> None:
-        """Rounds go on: back to one that was made, with another model, is what a backup explains.
-
-        After a crash a coordinator goes back one round at most, and to the same model.
-        """
-        newest = max(self._models, default=-1)
-        if r < newest or (r == newest and self._models[r] != model):
-            self._ways_back += self._models.get(r) != model
-            if self._ways_back > MOST_WAYS_BACK:
-                self._refuse(
-                    f"goes back to round {r + 1} for the {self._ways_back}th time",
-                    "rounds come once",
-                )
-            self._models = {k: v for k, v in self._models.items() if k < r}
-        self._models[r] = model
-        self._models = {k: v for k, v in self._models.items() if k >= r - 1}
-
     def _need(self, ok: bool, asks: str, says: str) -> None:
         if not ok:
             self._refuse(asks, says)
@@ -152,6 +137,43 @@ class Agreed:
             f"the coordinator {asks} where the run's configuration says {says}; this silo takes no "
             "part in it. Both ends may need one version of domo; else ask who runs the coordinator",
         )
+
+
+class _Way:
+    """Rounds go on: back to one that was made, with another model, is what a backup explains.
+
+    After a crash a coordinator goes back one round at most, and to the same model.
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[int, object] = {}  # of the newest two rounds
+        self._back = 0
+
+    def back_at(self, r: int, model: object) -> int:
+        """Go on to a model; how often the way has gone back by now, if that is too often; else 0.
+
+        Args:
+            r: Its index.
+            model: All of it that is the coordinator's to choose.
+        """
+        newest = max(self._models, default=-1)
+        if r < newest or (r == newest and self._models[r] != model):
+            self._back += self._models.get(r) != model
+            if self._back > MOST_WAYS_BACK:
+                return self._back
+            self._models = {k: v for k, v in self._models.items() if k < r}
+        self._models[r] = model
+        self._models = {k: self._models[k] for k in sorted(self._models)[-2:]}
+        return 0
+
+
+def _given(told: Assignment[Announced]) -> object:
+    """What a round's update is made of beside the data: the shift and the buffers are part of it.
+
+    Frozen parameters are left out: they stay, which is looked at before.
+    """
+    vectors = {v: digest for v, digest in told.digests.items() if v is not VectorId.FROZEN}
+    return vectors, told.inference_scale
 
 
 def _steps_of_silos(config: RunConfig, r: int) -> tuple[float, float]:

@@ -3,13 +3,13 @@
 instance-id           random; the silo is this folder, whatever machine it is mounted on
 coordinators.json     who it is to each coordinator (`domo_client.state.identity`)
 name                  the name that it was used under last: what is below is of that silo
+work-of               who it is to the coordinator that it joined last: and of that one's runs
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
 pending.json, .bin    the newest update, until another is made or its run is over
 residual-*.json, .bin what rounding has left of the newest updates (`domo_client.state.residuals`)
 """
 
-import contextlib
 import json
 import logging
 import re
@@ -107,8 +107,7 @@ class SiloState:
             return
         if known:
             log.warning("%s was the folder of %r: its unsent work is deleted", self.folder, known)
-            self.delete_pending()
-            self.residuals.keep_only("")
+            self._delete_work()
         with suppress(OSError):  # a full disk; a silo with nothing to send can wait for room
             replace(path, silo_id.encode())
 
@@ -123,11 +122,35 @@ class SiloState:
         except (OSError, ValueError):
             return False
 
-    def note_joined(self, address: str) -> None:
-        """Remember where the coordinator is that this silo has joined."""
-        if not self.knows(address):
-            with contextlib.suppress(OSError):  # a full disk is found out where it matters
+    def note_joined(self, address: str, instance_id: str) -> None:
+        """Remember the coordinator that this silo has joined; what is another one's work goes.
+
+        Models, updates and residuals are found again by digests, which the other one has told: a
+        coordinator that named them would be given what was made for somebody else.
+
+        Args:
+            address: Where it is.
+            instance_id: Who this silo is to it.
+
+        Raises:
+            OSError: What is another one's cannot be deleted.
+        """
+        path, known = self.folder / "work-of", self.knows(address)
+        owner = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if owner != instance_id:
+            if owner or not known:  # an older version has noted the address alone
+                self._delete_work()
+            with suppress(OSError):  # a full disk is found out where it matters
+                replace(path, instance_id.encode())
+        if not known:
+            with suppress(OSError):
                 replace(self.folder / "joined", address.encode())
+
+    def _delete_work(self) -> None:
+        """Delete all that was made with a coordinator."""
+        self.delete_pending()
+        self.residuals.keep_only("")
+        self.keep_only(())
 
     # vectors
 

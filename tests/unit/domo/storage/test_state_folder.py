@@ -39,7 +39,7 @@ def test_what_is_made_is_the_users_whatever_the_umask(tmp_path: Path) -> None:
     state = SiloState(tmp_path / "state")
     state.use_as("site-a")
     state.identity("a.example.org:1", None)
-    state.note_joined("a.example.org:1")
+    state.note_joined("a.example.org:1", "who")
     data = memoryview(b"update")
     state.save_pending("1-r", 0, "basis", [(7, data)], 1, {})
     for path in tmp_path.glob("state/**/*"):

@@ -60,6 +60,33 @@ def test_a_folder_that_becomes_another_silos_has_nothing_of_the_first_to_send(
     assert not state.residuals.has("1-r", Counted(0, "u"))
 
 
+def test_what_was_made_with_another_coordinator_is_not_kept_for_the_next(state: SiloState) -> None:
+    made = [(7, memoryview(b"abcd"))]
+    state.note_joined("a:1", "who-to-a")
+    state.save_pending("1-r", 0, "basis", made, 1, {})
+    state.residuals.save("1-r", Counted(0, "u"), None, torch.ones(3))
+    held = put(state, torch.ones(4))
+    for address in ("a:1", "moved:2"):
+        state.note_joined(address, "who-to-a")
+        assert state.pending("1-r", 0, "basis") is not None
+        assert state.held() == [held]
+    state.note_joined("b:1", "who-to-b")
+    assert state.pending("1-r", 0, "basis") is None
+    assert not state.pending_path.exists()
+    assert not state.residuals.has("1-r", Counted(0, "u"))
+    assert not state.held()
+
+
+def test_an_older_version_has_noted_the_address_alone(state: SiloState) -> None:
+    (state.folder / "joined").write_text("a:1")
+    held = put(state, torch.ones(4))
+    state.note_joined("a:1", "who-to-a")
+    assert state.held() == [held]
+    (state.folder / "work-of").unlink()
+    state.note_joined("b:1", "who-to-b")
+    assert not state.held()
+
+
 def test_the_newest_round_that_is_known_of_a_run(state: SiloState) -> None:
     assert state.newest_round("1-r", "c") == -1
     state.save_pending("1-r", 6, "c/x", [(7, memoryview(b"abcd"))], 1, {})
