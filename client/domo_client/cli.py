@@ -58,9 +58,9 @@ def main_command(
     version: Version = False,
 ) -> None:
     """Train one PyTorch model together with other silos; this silo's data stay here."""
+    os.umask(0o077)  # what it remembers, draws of the data, and what its task leaves, is its user's
     if context.invoked_subcommand is not None:
         return
-    os.umask(0o077)  # what it remembers, and what its task leaves, is its user's
     go_on_without_log()
     setup_logging(form=flags.log_format, said=True)
     flags = settled(flags)
@@ -221,7 +221,12 @@ def health(
 def doctor(
     flags: Flags,
     dashboard: Dashboard = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="For scripts and tickets: names no file of the data.")
+    ] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="With --json: names of files too, as without it.")
+    ] = False,
     look: Annotated[
         Path | None,
         typer.Option(
@@ -233,7 +238,9 @@ def doctor(
     """Look at all that joining needs, and say what is wrong; joins nothing, changes nothing."""
     from domo_client.doctor.doctor import doctor as examine
 
-    raise typer.Exit(examine(_setup(flags, dashboard, look), as_json, limit))
+    if names and not as_json:
+        raise ConfigError("--names belongs to --json: without it names are always shown")
+    raise typer.Exit(examine(_setup(flags, dashboard, look), as_json, limit, names))
 
 
 def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":

@@ -7,6 +7,7 @@ cost little.
 import asyncio
 import contextlib
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,6 +84,7 @@ def main_command(
     version: Version = False,
 ) -> None:
     """Coordinate federated training: serve models to silos, and show what happens."""
+    os.umask(0o077)  # what it keeps is its user's, whichever of its commands has made it
     if context.invoked_subcommand is not None:
         return
     from domo_server.config import load_config

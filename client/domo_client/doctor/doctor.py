@@ -122,20 +122,21 @@ def _skip(report: Report, names: Iterable[str], why: str = FIRST) -> bool:
     return False
 
 
-def doctor(setup: Setup, as_json: bool, limit_s: float | None = None) -> int:
+def doctor(setup: Setup, as_json: bool, limit_s: float | None = None, names: bool = False) -> int:
     """Look, print, and return the exit code.
 
     Args:
         setup: What the operator gave.
         as_json: For scripts.
         limit_s: How long a check may take; None: as `domo.stages.limited` has it.
+        names: Whether the JSON names files of the data, as what is for a terminal does.
     """
 
     def look(limited: Limited) -> Report:
         if as_json:
             with contextlib.redirect_stdout(sys.stderr):  # what a task prints is no JSON
                 report = examine(setup, True, limited)
-            say(report.as_json())
+            say(report.as_json(names))
         else:
             report = examine(setup, limited=limited)
             report.close(f"nothing is wrong: {setup.name} can join {setup.server}")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from domo.errors import DataError, MeaningMismatchError
 from domo.inputs.form import InputForm
 from domo.meaning.value import Kind, Meaning
+from domo.names import one_line
 from domo.outside.text import public
 
 SHOWN = 12
@@ -132,10 +133,15 @@ def check_all(classes: Sequence[str] | None, silos: Iterable[tuple[str, Meaning]
         wanted = wanted.filled(own)
 
 
-def mismatch(found: Sequence[Difference], whose: str = "this silo's data") -> MeaningMismatchError:
-    """The error of these differences, with what to do about each."""
+def mismatch(
+    found: Sequence[Difference], whose: str = "this silo's data", most: int | None = None
+) -> MeaningMismatchError:
+    """The error of these differences, in `most` characters, with what to do about each."""
     cures = dict.fromkeys(CURES[d.what] for d in found) or {SAME: None}
-    text = "; ".join(d.text for d in found) or "the coordinator says so, and does not say where"
+    text = (
+        one_line("; ".join(d.text for d in found), most)
+        or "the coordinator says so, and does not say where"
+    )
     return MeaningMismatchError(
         f"{whose} mean something else than the run's: {text}. {'. '.join(cures)}",
         [d.text for d in found],
@@ -273,14 +279,8 @@ def _plain_type(dtype: str) -> str:
 
 
 def _told(kind: Kind) -> str:
-    return {
-        "": "of no kind",
-        "0..1": "0..1",
-        "0..255": "0..255",
-        "above 255": "above 255",
-        "around 0": "around 0, as after normalisation",
-        "wide": "far below 0 and above it",
-    }[kind]
+    more = {"around 0": ", as after normalisation", "wide": "far below 0 and above it"}
+    return more[kind] if kind == "wide" else f"{kind or 'of no kind'}{more.get(kind, '')}"
 
 
 def _normal(form: InputForm) -> str:

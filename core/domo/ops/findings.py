@@ -6,8 +6,9 @@ that it meets becomes a traceback.
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rich.table import Table
@@ -18,6 +19,7 @@ from domo.errors import DomoError
 from domo.names import MOST_SAID, one_line
 from domo.ops.console import complain, console, say
 from domo.ops.exit_codes import INTERRUPTED
+from domo.outside.faults import outside
 from domo.stages.limited import MOVES_S, STILL_S, Limited, leave
 from domo.stages.stopping import stops
 from domo.stages.table import STAGES
@@ -54,36 +56,39 @@ class Finding:
         state: How it is; `not checked` where something else is missing.
         text: What is so, or what is wrong and where.
         mend: What to do about it.
+        elsewhere: What is said in place of the text where others read it: without names of files
+            and values of data. Empty: the text.
     """
 
     state: State
     text: str
     mend: str = ""
+    elsewhere: str = ""
 
     def __post_init__(self) -> None:
         """One line each: a peer's text may be in them, as of a certificate that nobody trusts."""
-        for name in ("text", "mend"):
+        for name in ("text", "mend", "elsewhere"):
             object.__setattr__(self, name, one_line(getattr(self, name), MOST_SAID))
 
 
-def ok(text: str) -> Finding:
+def ok(text: str, elsewhere: str = "") -> Finding:
     """All is well."""
-    return Finding("ok", text)
+    return Finding("ok", text, elsewhere=elsewhere)
 
 
-def warning(text: str, mend: str) -> Finding:
+def warning(text: str, mend: str, elsewhere: str = "") -> Finding:
     """It works, and somebody should know."""
-    return Finding("warning", text, mend)
+    return Finding("warning", text, mend, elsewhere)
 
 
-def problem(text: str, mend: str) -> Finding:
+def problem(text: str, mend: str, elsewhere: str = "") -> Finding:
     """It does not work."""
-    return Finding("problem", text, mend)
+    return Finding("problem", text, mend, elsewhere)
 
 
-def unchecked(text: str, mend: str = "") -> Finding:
+def unchecked(text: str, mend: str = "", elsewhere: str = "") -> Finding:
     """It could not be looked at."""
-    return Finding("not checked", text, mend)
+    return Finding("not checked", text, mend, elsewhere)
 
 
 def _where(seen: Seen) -> str:
@@ -120,8 +125,9 @@ class Report:
         left = self.limited.run(lambda: self._look(name, check), tell)
         if left is not None:
             self.hung.add(name)
-            text = f"did not end in {left.for_s:.0f} s{_where(left)}"
-            self.add(name, problem(text, UNENDED.get(left.activity, UNENDED["moves"])))
+            text = f"did not end in {left.for_s:.0f} s"
+            mend, bare = UNENDED.get(left.activity, UNENDED["moves"]), left._replace(place="")
+            self.add(name, problem(f"{text}{_where(left)}", mend, f"{text}{_where(bare)}"))
         return not any(f.state == "problem" for _, f in self.found[before:])
 
     def _look(self, name: str, check: Callable[[], Iterable[Finding]]) -> None:
@@ -131,12 +137,12 @@ class Report:
                     return  # it was left, and said to be
                 self.add(name, finding)
         except DomoError as error:
-            self.add(name, problem(str(error), "see the text"))
+            self.add(name, problem(str(error), "see the text", outside(error)))
         except (Exception, SystemExit) as error:
             log.debug("the check %s failed", name, exc_info=True)
             text = f"this check failed: {type(error).__name__}: {error}"
             mend = "DOMO_LOG_LEVEL=DEBUG shows where; if it is not yours to mend, please report it"
-            self.add(name, problem(text, mend))
+            self.add(name, problem(text, mend, f"this check failed: {outside(error)}"))
 
     def add(self, name: str, finding: Finding) -> None:
         """Keep a finding, and print its line."""
@@ -159,9 +165,18 @@ class Report:
         """1 where there is a problem."""
         return 1 if self.state == "problem" else 0
 
-    def as_json(self) -> str:
-        """All findings, for scripts."""
-        checks: list[dict[str, Any]] = [{"check": n, **asdict(f)} for n, f in self.found]
+    def as_json(self, names: bool = True) -> str:
+        """All findings, for scripts.
+
+        Args:
+            names: Whether names of files and values of data may be in them, as on the terminal.
+        """
+        checks: list[dict[str, Any]] = []
+        for name, f in self.found:
+            text, mend = f.text if names else f.elsewhere or f.text, f.mend
+            if not names:
+                text, mend = without_home(text), without_home(mend)
+            checks.append({"check": name, "state": f.state, "text": text, "mend": mend})
         body = {"domo": domo.__version__, "state": self.state, "checks": checks}
         return json.dumps(body, indent=2)
 
@@ -181,6 +196,12 @@ class Report:
                 Text(f.mend),
             )
         console.print(table)
+
+
+def without_home(text: str) -> str:
+    """A text in which the user's home, and with it the user's name, is `~`."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - without a home it stays `~`, and is no error
+    return text if home in ("~", "/") else text.replace(home, "~")
 
 
 def carry_out(look: Callable[[Limited], Report], limit_s: float | None) -> int:

@@ -57,7 +57,7 @@ def temporary_in(folder: Path) -> None:
         tempfile.gettempdir()
     except FileNotFoundError:
         place = folder / "tmp"
-        place.mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ["TMPDIR"] = str(place)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from domo.errors import ChecksumError
 from domo.storage.files import read_at, write_at
+from domo.storage.state_folder import private
 
 MARK = struct.Struct("<Q")
 
@@ -48,9 +49,10 @@ class PartFile:
         self.path = path
         if not path.exists() or not mark_path(path).exists():
             path.unlink(missing_ok=True)
-            mark_path(path).write_bytes(MARK.pack(0))
+            with open(mark_path(path), "wb", opener=private) as mark:
+                mark.write(MARK.pack(0))
         self.position = held_bytes(path)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = private(str(path), os.O_RDWR | os.O_CREAT)
         self._mark = os.open(mark_path(path), os.O_WRONLY)
         self._closing = [weakref.finalize(self, os.close, f) for f in (self._file, self._mark)]
 

@@ -19,6 +19,7 @@ from domo.names import is_name, shown
 from domo.ops.addresses import grpc_address, is_loopback, joined, listen_address, split
 from domo.ops.console import complain, confirm, say
 from domo.ops.words import duration, typed
+from domo.storage.state_folder import keep_private
 from domo_proto.certificates import alternative_names
 from domo_proto.enrolment import Bundle, make_bundle
 from domo_proto.identities import read_request
@@ -271,6 +272,8 @@ def _beside(settings: ServerConfig) -> Iterator[Store]:
     there = settings.database is not None or (settings.state_dir / "coordinator.db").exists()
     if not there and not settings.state_dir.is_dir():
         raise ConfigError(f"there is no coordinator's state in {settings.state_dir}")
+    if not there:
+        keep_private(settings.state_dir / "coordinator.db")
     store = Store((open_beside if there else open_database)(settings.database_url))
     try:
         yield store

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 from domo.errors import StateError
-from domo.storage.state_folder import keep_private
+from domo.storage.state_folder import keep_private, private
 from domo_server.people.credentials import new_token
 
 FILE = "admin-token"
@@ -38,8 +38,12 @@ def admin_token(state_dir: Path) -> str:
 
 def keep_url(state_dir: Path, url: str) -> None:
     """Leave the address of the page beside the database, for commands on this machine."""
-    with contextlib.suppress(OSError):  # such as a full disk: links are printed without it
-        (state_dir / URL_FILE).write_text(url, encoding="utf-8")
+    place = state_dir / URL_FILE
+    with (
+        contextlib.suppress(OSError),  # such as a full disk: links are printed without it
+        open(place, "w", encoding="utf-8", opener=private) as f,
+    ):
+        f.write(url)
 
 
 def known_url(state_dir: Path) -> str:

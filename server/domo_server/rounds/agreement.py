@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from domo.meaning.compare import described, other_code, unsaid
 from domo.meaning.value import Meaning
+from domo.names import MOST_TEXT, one_line
 from domo.run_config import RunConfig
 from domo_server.store.rows import Enrolment
 
@@ -75,7 +76,8 @@ class Agreement:
         new = [line for line in described(self._said) if line not in described(before)]
         notes = []
         if silo_id in self._givers and new:
-            notes.append(f"{silo_id} is the first to say what data mean here: {'; '.join(new)}")
+            said = one_line("; ".join(new))
+            notes.append(f"{silo_id} is the first to say what data mean here: {said}")
         if left := unsaid(self._enrolled[silo_id].meaning, before):
             notes.append(f"{silo_id} does not say {', '.join(left)}: nobody can compare that")
         return notes
@@ -89,7 +91,8 @@ class Agreement:
         """
         mine, told = self._enrolled[silo_id].meaning, []
         if other_code(mine, before):
-            had = f"{mine.code}, and had {before.code} when it enrolled before (sha256)"
+            now, then = one_line(mine.code, MOST_TEXT // 2), one_line(before.code, MOST_TEXT // 2)
+            had = f"{now}, and had {then} when it enrolled before (sha256)"
             told.append(f"the code of {self._config.task} has changed at {silo_id}: it has {had}")
         others = [s for s in self._enrolled if s != silo_id and s not in self._dropped]
         heard = {s: self._enrolled[s].meaning for s in others}

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from domo.errors import ConfigError, MeaningMismatchError
 from domo.meaning.compare import differences, mismatch
 from domo.meaning.value import NOTHING, Meaning
-from domo.names import alike, all_alike
+from domo.names import MOST_TEXT, alike, all_alike
 from domo.ops.words import counted
 from domo.run_config import RunConfig, sort_roster
 from domo_server.events import kinds
@@ -190,7 +190,7 @@ class Roster:
         """
         how = {"listed": self._config.classes is not None, "same_code": self._config.same_code}
         if found := differences(own, self.wanted_of(silo_id), **how):
-            raise mismatch(found, f"the data of {silo_id}")
+            raise mismatch(found, f"the data of {silo_id}", MOST_TEXT)
 
     def compare_again(self, silo_id: str) -> None:
         """See that a silo that is left out, and so no measure, fits those that came without it.

@@ -65,7 +65,7 @@ def flags(address: str, folder: Path, images: Path | None, *more: str) -> list[s
 
 def doctor(*args: str) -> Outcome:
     """In this process."""
-    result = CliRunner().invoke(cli.app, [*args, "--json"])
+    result = CliRunner().invoke(cli.app, [*args, "--json", "--names"])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     body = json.loads(result.stdout)

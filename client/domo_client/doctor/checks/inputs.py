@@ -20,6 +20,7 @@ LOOKED_AT = 64
 """Inputs of a part that levels are counted in, and that are drawn."""
 FEW = 8
 """Levels below which an input is hardly a picture."""
+NOTED = "some are left out, or read in a way that is to be known; the doctor's own text says which"
 READ = "docs/data.md says what is read, and what to do about the rest"
 
 
@@ -33,8 +34,9 @@ class Inputs(NamedTuple):
 def inputs(setup: Setup, facts: Facts) -> Iterator[Finding]:
     """Each part's files, values and levels; and the sheet, if one is asked for."""
     if not facts.works:
+        text = "no task with its data is ready"
         drawn = "" if setup.look is None else f", so --look {setup.look} is not drawn"
-        yield unchecked(f"no task with its data is ready{drawn}")
+        yield unchecked(f"{text}{drawn}", elsewhere=text)
         return
     pages: list[Page] = []
     for name, work in facts.works.items():
@@ -45,7 +47,7 @@ def inputs(setup: Setup, facts: Facts) -> Iterator[Finding]:
             for fact in getattr(dataset, "facts", ()):
                 yield ok(f"{name}: {part} files: {fact}")
             for note in getattr(dataset, "notes", ()):
-                yield warning(f"{name}: {note}", READ)
+                yield warning(f"{name}: {note}", READ, f"{name}: of its {part} files {NOTED}")
             chosen = some(loader)
             if chosen is None:
                 yield unchecked(f"{name}: the {part} inputs are no single tensor")
@@ -124,11 +126,15 @@ def seen(one: Tensor, dataset: Any) -> Tensor:
 
 def _drawn(pages: Sequence[Page], path: Path) -> Finding:
     if not pages:
-        return problem(f"--look {path}: no inputs are pictures (1 or 3 channels)", "leave it out")
+        text = "no inputs are pictures (1 or 3 channels)"
+        return problem(f"--look {path}: {text}", "leave it out", f"--look: {text}")
     try:
         draw(pages, path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        return problem(f"--look {path} cannot be written: {reason}", "another file, such as a.png")
+        mend = "another file, such as a.png"
+        text = f"--look {path} cannot be written: {reason}"
+        return problem(text, mend, "the file of --look cannot be written")
     num = sum(len(page.pictures) for page in pages)
-    return ok(f"{path}: {num} inputs with their classes, as the model will see them: look at it")
+    text = f"{num} inputs with their classes, as the model will see them: look at it"
+    return ok(f"{path}: {text}", text)

@@ -68,7 +68,8 @@ def samples(setup: Setup, facts: Facts) -> Iterator[Finding]:
 
 
 def _named(name: str, found: Finding) -> Finding:
-    return Finding(found.state, f"{name}: {found.text}", found.mend)
+    elsewhere = found.elsewhere and f"{name}: {found.elsewhere}"
+    return Finding(found.state, f"{name}: {found.text}", found.mend, elsewhere)
 
 
 def _read(loader: BatchLoader | None, what: str) -> Seen:

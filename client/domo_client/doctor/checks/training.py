@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from domo.ops.findings import (
     unchecked,
     warning,
 )
+from domo.outside.faults import outside
 from domo.run_config import RunConfig
 from domo.storage.home import user_cache
 from domo.tasks import is_named, load_task
@@ -59,7 +61,8 @@ def model(setup: Setup, facts: Facts) -> Iterator[Finding]:
             with task_errors("the model cannot be made ready here"):
                 layout = FlatModel(module).layout
         except DomoError as error:
-            yield problem(f"{name}: {error}", "see docs/bring-your-model.md; `domo tasks` lists")
+            mend = "see docs/bring-your-model.md; `domo tasks` lists"
+            yield problem(f"{name}: {error}", mend, f"{name}: {outside(error)}")
             continue
         size = sum(layout.num_bytes(section) for section in Section)
         facts.model_bytes = max(size, facts.model_bytes or 0)
@@ -76,25 +79,29 @@ def folder(setup: Setup) -> Iterator[Finding]:
         text = "no data are given: this silo would join, and take part in no run"
         yield warning(text, "--data DIR; what it should hold depends on the task")
         return
-    named = shown(path)
     if not path.exists():
-        yield problem(f"--data {named}: there is no such folder", "check the path; is it mounted?")
+        yield _of_folder(path, ": there is no such folder", "check the path; is it mounted?")
     elif not path.is_dir():
-        yield problem(f"--data {named} is a file, not a folder", "give the folder that it lies in")
+        yield _of_folder(path, " is a file, not a folder", "give the folder that it lies in")
     elif not os.access(path, os.R_OK | os.X_OK):
-        yield problem(f"--data {named} may not be read", "give the user of domo-client access")
+        yield _of_folder(path, " may not be read", "give the user of domo-client access")
     else:
         try:
             with os.scandir(path) as entries:
                 empty = next(entries, None) is None
         except OSError as error:
-            text = f"--data {named} cannot be read: {error.strerror}"
-            yield problem(text, "see to the disk or the network drive")
+            mend = "see to the disk or the network drive"
+            yield _of_folder(path, f" cannot be read: {error.strerror}", mend)
             return
         if empty:
-            yield problem(f"--data {named} is empty", _hint(setup) or "put the data there")
+            yield _of_folder(path, " is empty", _hint(setup) or "put the data there")
         else:
-            yield ok(f"{named} is there and can be read")
+            text = "is there and can be read"
+            yield ok(f"{shown(path)} {text}", f"the folder of --data {text}")
+
+
+def _of_folder(path: Path, what: str, mend: str) -> Finding:
+    return problem(f"--data {shown(path)}{what}", mend, f"--data{what}")
 
 
 def _hint(setup: Setup) -> str:
@@ -140,7 +147,7 @@ def data(setup: Setup, facts: Facts) -> Iterator[Finding]:
             mend = "do as the text says" + (f"; {hint}" if hint else "")
             if is_named(name) and isinstance(error, DataError):
                 mend += "; docs/data.md says what is read"
-            yield problem(f"{name}: {error}", mend)
+            yield problem(f"{name}: {error}", mend, f"{name}: {outside(error)}")
         else:
             facts.works[name] = work
             trains = len(work.train) if work.train else 0
@@ -179,7 +186,8 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
             with task_errors("the round fails"):
                 text, notes = _steps(setup, facts, name, work)
         except DomoError as error:
-            yield problem(f"{name}: {_first(told(error))}", _mend(error))
+            text = f"{name}: {_first(told(error))}"
+            yield problem(text, _mend(error), f"{name}: {outside(error)}")
         else:
             yield ok(f"{name}: {text}; nothing was sent")
             for note in notes:

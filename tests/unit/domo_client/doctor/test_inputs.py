@@ -132,9 +132,8 @@ def test_the_sheet_shows_what_the_model_sees_with_its_class(tmp_path: Path) -> N
     data = load_task("imagefolder:2").train_data(folder(tmp_path / "data"), None)
     out = tmp_path / "sheet.png"
     *_, drawn = looked(data, out)
-    assert drawn == Finding(
-        "ok", f"{out}: 2 inputs with their classes, as the model will see them: look at it"
-    )
+    text = "2 inputs with their classes, as the model will see them: look at it"
+    assert drawn == Finding("ok", f"{out}: {text}", elsewhere=text)
     times = -(-SIDE // 32)
     with Image.open(out) as sheet:
         pixels = np.asarray(sheet)
