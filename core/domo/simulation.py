@@ -19,7 +19,7 @@ from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
 from domo.meaning.compare import check_all
 from domo.meaning.value import NOTHING, Meaning
-from domo.metrics.numbers import notes_on, numbers_of, only_shares
+from domo.metrics.numbers import in_most, notes_on, numbers_of, only_shares, shared_numbers
 from domo.metrics.selection import Jury
 from domo.metrics.table import Measured, counts, is_finite
 from domo.model.flat import FlatModel
@@ -127,7 +127,8 @@ def simulate(
         residuals |= begin.residuals
         for old in history:
             if config.evaluates_at(old.model_index):
-                jury.judge(old.model_index, old.metrics, len(old.silos))
+                known = in_most(list(old.silos.values())) or None
+                jury.judge(old.model_index, old.metrics, len(old.silos), known)
     num_rounds = config.num_rounds if participants is None else len(participants)
     for r in range(len(history), num_rounds + 1):  # the last pass only tests x_R
         if r == num_rounds:
@@ -151,7 +152,7 @@ def simulate(
             if note not in said_before:
                 log.warning(note)
         if config.evaluates_at(r):
-            jury.judge(r, numbers, len(measured))
+            jury.judge(r, numbers, len(measured), shared_numbers(measured.values()))
             chosen = jury.choice.best
             best = state if chosen is not None and chosen.model_index == r else best
         if on_model:

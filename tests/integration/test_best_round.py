@@ -8,7 +8,6 @@ import torch
 
 import domo
 from domo.api.client import Coordinator as Client
-from domo.errors import ProtocolError
 from domo.model.layout import Section
 from domo.model.model_file import load_card, load_model
 from domo_server.check import MODELS_OF_A_RUN
@@ -223,13 +222,12 @@ def test_tables_of_a_silo_that_is_left_out_give_way_to_those_of_the_others(tmp_p
                 await lab.enroll(name, num_tests=2)
             await lab.round_open(0)
 
-            async def counts(name: str, *classes: str) -> None:
+            async def counts(name: str, *classes: str) -> str:
                 table = domo.metrics.confusion([0, 1], predictions=[0, 1], classes=classes)
-                await lab.run.evaluations.add(name, 0, {"confusion": table})
+                return await lab.run.evaluations.add(name, 0, {"confusion": table})
 
             await counts(A, "ape", "dog")
-            with pytest.raises(ProtocolError, match="ape, cat cannot be added"):
-                await counts(B, "ape", "cat")
+            assert "ape, cat cannot be added" in await counts(B, "ape", "cat")
             await lab.view.drop(A, "it counts other classes")
             for name in (B, C, D):
                 await counts(name, "ape", "cat")
@@ -280,3 +278,66 @@ def test_a_run_takes_no_more_room_than_the_check_reckons_with(
 
     play(go())
     assert MODELS_OF_A_RUN - 1.5 < taken[0] / size < MODELS_OF_A_RUN
+
+
+def test_one_silo_with_another_meaning_of_a_name_costs_the_others_no_round(tmp_path: Path) -> None:
+    """A silo whose report is refused has a failed round."""
+    table = domo.metrics.confusion([0, 1], predictions=[0, 1], classes=("ape", "dog"))
+
+    async def go() -> None:
+        async with life(tmp_path, num_rounds=2, evaluate_every=1) as lab:
+            for name in SILOS:
+                await lab.enroll(name, num_tests=2)
+            await lab.round_open(0)
+            add = lab.run.evaluations.add
+            await add(A, 0, {"loss": table})
+            mine = {"loss": domo.Sum(1.0, 2.0), "accuracy": domo.Sum(1.0, 2.0)}
+            assert "it is a table at other silos, and a sum here" in await add(B, 0, mine)
+            for name in (C, D, B):
+                assert await add(name, 0, mine) == ""
+            assert "it is a sum at other silos" in await add(A, 0, {"loss": table})
+            (point,) = (await lab.view.run(RUN_ID)).metrics  # type: ignore[union-attr]
+            assert point.metrics == {"accuracy": 0.5, "loss": 0.5}
+            texts = await lab.events("metric")
+            assert any(t.startswith("metric 'loss' of site-a: it is a sum at other") for t in texts)
+            assert texts[0].endswith("and a sum here; it is left out (others: site-a)")
+
+    play(go())
+
+
+def test_a_number_of_one_silo_alone_is_not_what_a_run_is_judged_by(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with life(tmp_path, num_rounds=2, evaluate_every=1) as lab:
+            for name in SILOS:
+                await lab.enroll(name, num_tests=2)
+            await lab.round_open(0)
+            for name in SILOS:
+                alone = {"accuracy": domo.Sum(2.0, 2.0)} if name == A else {}
+                mine = {"loss": domo.Sum(1.0, 2.0), **alone}
+                await lab.run.evaluations.add(name, 0, mine)
+            await lab.send_all(*SILOS)
+            await lab.round_open(1)
+            (judged,) = lab.store.judgements_of(RUN_ID)
+            assert (judged.metric, judged.value) == ("loss", 0.5)
+
+    play(go())
+
+
+def test_where_two_measure_different_things_nothing_is_judged_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    async def go() -> None:
+        async with life(tmp_path, roster=[A, B], num_rounds=2, evaluate_every=1) as lab:
+            for name in (A, B):
+                await lab.enroll(name, num_tests=2)
+            await lab.round_open(0)
+            await lab.run.evaluations.add(A, 0, {"accuracy": domo.Sum(2.0, 2.0)})
+            await lab.run.evaluations.add(B, 0, {"loss": domo.Sum(2.0, 2.0)})
+            await lab.send_all(A, B)
+            await lab.round_open(1)
+            (judged,) = lab.store.judgements_of(RUN_ID)
+            assert (judged.metric, judged.value) == (None, None)
+            (text,) = await lab.events("metric")
+            assert text.startswith("no number is measured by most silos (accuracy, loss): no model")
+
+    play(go())

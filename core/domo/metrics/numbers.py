@@ -1,7 +1,8 @@
 """Numbers of summed tables: AUC, average precision, F1, calibration, R2; and the curves to draw."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,18 @@ def numbers_of(silos: Iterable[Measured]) -> dict[str, float]:
     for name, table in tables.items():
         found |= numbers_of_table(name, table)
     return found | {name: s.total / s.num for name, s in sums.items() if s.num}
+
+
+def in_most(silos: Collection[Collection[str]]) -> set[str]:
+    """Names that more than half of the silos have."""
+    count = Counter(name for names in silos for name in names)
+    return {name for name, num in count.items() if 2 * num > len(silos)}
+
+
+def shared_numbers(silos: Collection[Measured]) -> list[str]:
+    """Names of the federation's numbers that are made of what most silos measure."""
+    most = in_most(silos)
+    return list(numbers_of({n: one for n, one in m.items() if n in most} for m in silos))
 
 
 def added(silos: Iterable[Measured]) -> tuple[dict[str, Sum], dict[str, Table]]:

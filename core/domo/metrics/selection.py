@@ -3,7 +3,7 @@
 The coordinator and the simulation ask the same questions of the same numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from domo.metrics.names import Better, primary_of
@@ -117,9 +117,23 @@ class Jury:
         self.metric = self.metric or metric
         self.judged.append(judged)
 
-    def judge(self, model_index: int, numbers: Mapping[str, float], num_silos: int) -> Judged:
-        """Look at the next model."""
-        self.metric = self.metric or primary_of(numbers, self._given)
+    def judge(
+        self,
+        model_index: int,
+        numbers: Mapping[str, float],
+        num_silos: int,
+        shared: Collection[str] | None = None,
+    ) -> Judged:
+        """Look at the next model.
+
+        Args:
+            model_index: i of x_i.
+            numbers: Of the federation.
+            num_silos: That tested it.
+            shared: Those of the numbers that most silos measure: a run is judged by one of them,
+                where it does not say by what. None: all.
+        """
+        self.metric = self.metric or primary_of(numbers if shared is None else shared, self._given)
         value = numbers.get(self.metric) if self.metric is not None else None
         self.judged.append(Judged(model_index, value, num_silos))
         return self.judged[-1]

@@ -203,12 +203,14 @@ class Guard:
         """
         await asyncio.to_thread(self.admitted.load)
         self.look()
-        gone = self.admitted.gone if self.rules.mutual else {}
+        tell, gone = self.on_revoked, self.admitted.gone
+        if tell is None or not self.rules.mutual:
+            return
         self._told &= gone.keys()
-        for silo_id in gone.keys() - self._told if self.on_revoked is not None else ():
+        for silo_id in gone.keys() - self._told:
             self._told.add(silo_id)
             try:
-                await self.on_revoked(silo_id, gone[silo_id])
+                await tell(silo_id, gone[silo_id])
             except TransportError:
                 self._told.discard(silo_id)
                 raise

@@ -59,8 +59,9 @@ class Falling:
         rounds = self._store.rounds_of(run.run_id, first - 2)
         losses = {row.round_index + 1: row.train_loss for row in rounds}
         names = {name for of in means.values() for name in of}
-        self._name = self._name or primary_of(names, run.config.primary_metric)
         row = self._store.run(run.run_id)
+        judged_by = run.config.primary_metric or (None if row is None else row.best_metric)
+        self._name = self._name or primary_of(names, judged_by)
         self._kept = None if row is None else row.best_index
         if self._curve is None and means:
             name = self._name or "loss"

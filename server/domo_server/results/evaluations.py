@@ -83,8 +83,8 @@ class Evaluations:
             What its operator should know: of numbers that were left out.
 
         Raises:
-            ProtocolError: There is no such model yet; a table counts what those of others do not;
-                the silo has no test samples, or counts what they cannot have.
+            ProtocolError: There is no such model yet; the silo has no test samples, counts what
+                they cannot have, or gives its metrics other names each time.
         """
         if not 0 <= model_index <= self._newest():
             raise ProtocolError(f"there is no model x_{model_index} yet")
@@ -98,8 +98,16 @@ class Evaluations:
         for name, why in told.items():
             self.say_once(silo_id, name, f"{silo_id}: {why}; it is left out")
         self.heard.check(silo_id, measured)
-        unlike = self.heard.unlike(measured)
-        for why in self.heard.add(silo_id, measured, num_tests, unlike):
+        apart = self.heard.apart(silo_id, measured)
+        for name, (why, others) in apart.items():
+            told[name] = f"metric {name!r}: {why}"
+            among = f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
+            text = f"metric {name!r} of {silo_id}: {why}; it is left out (others: {among})"
+            self.say_once(silo_id, name, text)
+        every = measured
+        measured = {name: one for name, one in measured.items() if name not in apart}
+        unlike = self.heard.unlike(silo_id, measured)
+        for why in self.heard.add(silo_id, every, num_tests, unlike, apart):
             self._events.say(kinds.METRIC, why, self._run_id, silo_id)
         numbers = (model_index, silo_id, measured, tested or None, unlike)
         await asyncio.to_thread(keep, self._store, self._run_id, *numbers)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from domo.metrics.selection import Judged, Jury
 from domo.run_config import RunConfig
-from domo_server.results.numbers import read_points
+from domo_server.results.numbers import read_points, read_shared
 from domo_server.store.checkpoint import Checkpoint
 from domo_server.store.kept import keep_best, prune_best
 from domo_server.store.measured import Judgement
@@ -73,7 +73,11 @@ class Judge:
         point = next((p for p in points if p.model_index == index), None)
         found = point.metrics if point is not None else {}
         first = not any(j.num_silos for j in self._jury.judged)
-        judged = self._jury.judge(index, found, point.num_silos if point is not None else 0)
+        shared = None
+        if self._jury.metric is None:
+            shared = [n for n in read_shared(self._store, self._run_id, index) if n in found]
+        tested = point.num_silos if point is not None else 0
+        judged = self._jury.judge(index, found, tested, shared)
         try:
             self._record(made, judged, found)
         except BaseException:
@@ -104,7 +108,13 @@ class Judge:
 
     def _note(self, judged: Judged, found: Mapping[str, float]) -> str | None:
         metric, config = self._jury.metric, self._config
-        if metric is None or (judged.value is not None and config.better_of(metric)):
+        if metric is None:
+            there = ", ".join(sorted(found))
+            return (
+                f"no number is measured by most silos ({there}): no model is marked as the best. "
+                "Give the next run primary_metric"
+            )
+        if judged.value is not None and config.better_of(metric):
             return None
         then = "no model is marked as the best"
         then += ", and stop_after does not end the run" if config.stop_after else ""

@@ -6,7 +6,7 @@ from math import fsum, sqrt
 
 from domo.api.measured import MetricPoint, MetricTable, ModelTables, ModelTest, SiloTest, Spread
 from domo.metrics.names import Better
-from domo.metrics.numbers import added, drawing_of, numbers_of, numbers_of_table
+from domo.metrics.numbers import added, drawing_of, in_most, numbers_of, numbers_of_table
 from domo.metrics.table import Sum, Table
 from domo_server.results.weights import Nums, too_heavy, weighed
 from domo_server.store.measured import EvaluationRow, Judgement, TableRow
@@ -29,6 +29,19 @@ def read_points(store: Store, run_id: str, first: int = 0) -> list[MetricPoint]:
     for start, last in _pieces(store, run_id, first):
         points += _points(store, run_id, start, last, store.evaluations_of(run_id, start, last))
     return points
+
+
+def read_shared(store: Store, run_id: str, model_index: int) -> list[str]:
+    """Names of a model's numbers that are made of what most silos measure."""
+    silos: dict[str, dict[str, Sum | TableRow]] = {}
+    for row in store.evaluations_of(run_id, model_index, model_index):
+        silos.setdefault(row.silo_id, {})[row.metric] = Sum(row.total, row.num)
+    for table in store.tables_of(run_id, model_index, model_index, cells=True):
+        silos.setdefault(table.silo_id, {})[table.metric] = table
+    most = in_most(list(silos.values()))
+    shared = ({m: one for m, one in mine.items() if m in most} for mine in silos.values())
+    parts = (_unpacked("", mine, {}, kind) for mine in shared for kind in (Table, Sum))
+    return list(numbers_of(parts))
 
 
 def _pieces(store: Store, run_id: str, first: int) -> Iterator[tuple[int, int | None]]:

@@ -2,6 +2,9 @@
 
 import pytest
 
+from domo import metrics
+from domo.metrics import Sum
+from domo.metrics.numbers import numbers_of, shared_numbers
 from domo.metrics.selection import Judged, Jury, choose, why_enough
 
 
@@ -80,3 +83,17 @@ def test_of_a_metric_that_nobody_knows_none_is_the_best() -> None:
     for i in range(4):
         jury.judge(i, {"wobble": 1.0}, 2)
     assert (jury.metric, jury.choice.best, jury.why_enough) == ("wobble", None, None)
+
+
+def test_a_run_is_judged_by_what_most_silos_measure() -> None:
+    silos = [{"loss": Sum(1, 2), "accuracy": Sum(2, 2)}, {"loss": Sum(1, 2)}]
+    shared = shared_numbers(silos)
+    assert shared == ["loss"]
+    jury = Jury(None, lambda name: "lower")
+    jury.judge(0, numbers_of(silos), 2, shared)
+    assert jury.metric == "loss"
+    table = metrics.confusion([0, 1], predictions=[0, 0], classes=("a", "b"))
+    assert "accuracy" in shared_numbers(2 * [{"confusion": table}] + [{"other": Sum(1, 2)}])
+    given = Jury("accuracy", lambda name: "higher")
+    given.judge(0, numbers_of(silos), 2, shared)
+    assert given.judged[0].value == 1.0
