@@ -43,7 +43,7 @@ async def check_us(folder: Path, calls: int) -> dict[str, float]:
     mine = papers.enrol(folder, folder, "site-0")
     tls = ServerConfig(state_dir=folder).tls_in_use
     assert tls is not None
-    guard = Guard(admissions, Repeated(lambda *_: None), lambda: ())
+    guard = Guard(admissions, Repeated(lambda *_: None), lambda *_, **__: None, lambda: ())
     guard.rules = rules_of(tls, True)
     guard.admitted.load()
     taken: list[float] = []

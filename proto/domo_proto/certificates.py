@@ -4,13 +4,14 @@
 """
 
 import fnmatch
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -25,10 +26,25 @@ from domo.ops.findings import (
     problem,
     warning,
 )
+from domo.ops.words import duration
 from domo_proto.channel import read_pem
 
-SOON_S = 14 * 86_400
-"""A certificate that ends so soon is worth a word."""
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    InvalidSignature,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    x509.ExtensionNotFound,
+)
+"""What `cryptography` raises where a certificate, a request or a key is not what it should be; it
+reads some parts of one only when they are asked for."""
+BEGINS = re.compile(rb"-----BEGIN (?:X509 )?CERTIFICATE-----")
+SOON_S, SOON_SHARE = 14 * 86_400, 3
+"""A certificate that ends so soon is worth a word, and is in the last third of its time: a short
+one is renewed at half of it."""
 
 
 class CertificateError(AccessError):
@@ -41,12 +57,18 @@ def read_certificates(path: Path, what: str) -> Sequence[x509.Certificate]:
     """The certificates of a PEM file, in order.
 
     Raises:
-        ConfigError: It cannot be read, or holds none.
+        ConfigError: It cannot be read, holds none, or is cut off.
     """
+    pem = read_pem(path, what)
     try:
-        return x509.load_pem_x509_certificates(read_pem(path, what))
-    except ValueError:
+        found = x509.load_pem_x509_certificates(pem)
+    except UNREADABLE:
         raise ConfigError(f"{what}: {path} holds no certificate that can be read") from None
+    begun = len(BEGINS.findall(pem))
+    if begun > len(found):  # what reads it would go on with the others
+        text = f"{what}: {path} is cut off: it holds {begun} certificates, {len(found)} are whole"
+        raise ConfigError(text)
+    return found
 
 
 def check_pair(cert: Path, key: Path) -> Iterator[Finding]:
@@ -63,7 +85,7 @@ def check_pair(cert: Path, key: Path) -> Iterator[Finding]:
         mend = f"write it without a password: openssl pkey -in {key} -out NEW.key"
         yield problem(f"the key {key} is locked with a password, which domo cannot ask for", mend)
         return
-    except (ValueError, UnsupportedAlgorithm):
+    except UNREADABLE:
         yield problem(f"{key} holds no private key that can be read", "have it made again")
         return
     if _public(first) == private.public_key().public_bytes(
@@ -94,19 +116,31 @@ def check_dates(cert: x509.Certificate, what: str, renew: str, now: float) -> Fi
         return problem(f"{what} is not valid before {_text(begin)}", mend)
     if now > end.timestamp():
         return problem(f"{what} expired on {_text(end)}", renew)
-    if now > end.timestamp() - SOON_S:
-        days = int((end.timestamp() - now) / 86_400)
-        return warning(f"{what} expires in {days} days, on {_text(end)}", f"in time, {renew}")
+    if now > soon_at(begin.timestamp(), end.timestamp()):
+        when = f"{time_left(end.timestamp() - now)}, on {_text(end)}"
+        return warning(f"{what} expires in {when}", f"in time, {renew}")
     return ok(f"{what} is valid until {_text(end)}")
 
 
-def end_of_file(path: Path, what: str) -> float:
-    """When the first certificate of a PEM file ends, seconds since 1970.
+def soon_at(begin: float, end: float) -> float:
+    """From when on a certificate is said to end soon; all in seconds since 1970."""
+    return end - min(SOON_S, (end - begin) / SOON_SHARE)
+
+
+def time_left(seconds: float) -> str:
+    """How long a certificate is valid still, in words."""
+    days = int(seconds / 86_400)
+    return duration(seconds) if days < 1 else f"{days} day{'' if days == 1 else 's'}"
+
+
+def term_of_file(path: Path, what: str) -> tuple[float, float]:
+    """From when until when the first certificate of a PEM file is valid, seconds since 1970.
 
     Raises:
         ConfigError: It cannot be read, or holds none.
     """
-    return read_certificates(path, what)[0].not_valid_after_utc.timestamp()
+    first = read_certificates(path, what)[0]
+    return first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp()
 
 
 def _text(moment: datetime) -> str:
@@ -121,7 +155,7 @@ def alternative_names(cert: x509.Certificate) -> list[str]:
     """DNS names and addresses that a certificate is for."""
     try:
         extension = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (x509.ExtensionNotFound, ValueError):
+    except UNREADABLE:
         return []
     names = extension.value.get_values_for_type(x509.DNSName)
     return [*names, *map(str, extension.value.get_values_for_type(x509.IPAddress))]

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from domo.errors import ConfigError
 from domo.names import is_name, shown
+from domo_proto.certificates import UNREADABLE
 from domo_proto.identities import invited, key_to_pem
 
 IDENTITY = "identity"
@@ -135,7 +136,7 @@ def _unpacked(body: bytes) -> Code:
             address.decode(), key_to_pem(key), *(c.public_bytes(Encoding.PEM) for c in certs)
         )
         whole = unpack.eof and at == len(fields) and is_name(code.name)
-    except (ValueError, zlib.error, struct.error):
+    except (*UNREADABLE, zlib.error, struct.error):
         whole = False
     if not whole:
         raise ConfigError("this code is of another version of domo, or was made by something else")
@@ -162,7 +163,7 @@ def read_bundle(path: Path) -> Bundle:
     try:
         cert, ca = x509.load_pem_x509_certificates(pems)
         address = first.decode("ascii").strip()
-    except ValueError:
+    except UNREADABLE:
         address = ""
     if not address.startswith(BUNDLE_LINE):
         raise ConfigError(f"{path} is no file of `domo-server sign`")

@@ -10,7 +10,6 @@ import hashlib
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -18,11 +17,15 @@ from cryptography.x509.oid import NameOID
 
 from domo.errors import ConfigError
 from domo.names import shown
-from domo_proto.certificates import common_names
+from domo_proto.certificates import UNREADABLE, common_names
 
 ENROL_URI = "domo:enrol:"
 """What the name in a code's certificate begins with (a URI); the silo and a nonce follow."""
-MIN_RSA_BITS = 2048
+MIN_RSA_BITS, MOST_RSA_BITS, RSA_EXPONENT = 2048, 4096, 65537
+"""Of a request's key, if it is RSA: a smaller one is weak, a larger one or another exponent is slow
+to check or no protection, and BoringSSL, which grpc speaks TLS with, takes not all of them."""
+MOST_REQUEST = 16_384
+"""Bytes of a request for a certificate, PEM; one with an RSA key has 1,800."""
 
 
 class Request(NamedTuple):
@@ -58,6 +61,11 @@ def fingerprint(of: x509.Certificate | x509.CertificateSigningRequest) -> str:
     return f"SHA256:{digest}"
 
 
+def ca_key(pem: bytes) -> str:
+    """The key of a CA (PEM), for people to compare at both ends."""
+    return fingerprint(x509.load_pem_x509_certificate(pem))
+
+
 def dns_names(of: x509.Certificate | x509.CertificateSigningRequest) -> tuple[str, ...]:
     """The dNSNames of its subject alternative name: the only names that a silo goes by."""
     return _alternatives(of, x509.DNSName)
@@ -74,7 +82,7 @@ def _alternatives(
 ) -> tuple[str, ...]:
     try:
         found = of.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (x509.ExtensionNotFound, ValueError):
+    except UNREADABLE:
         return ()
     return tuple(found.value.get_values_for_type(kind))
 
@@ -107,20 +115,35 @@ def read_request(pem: bytes) -> Request:
         ConfigError: It is none, its signature is wrong, or its key is of a kind that TLS here does
             not take.
     """
+    if len(pem) > MOST_REQUEST:
+        raise ConfigError(f"a request for a certificate has at most {MOST_REQUEST} bytes")
     try:
         csr = x509.load_pem_x509_csr(pem)
-        signed = csr.is_signature_valid
-        key = csr.public_key()
-    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+        good = _is_good(csr.public_key())  # before its signature, which a monstrous one makes slow
+        signed = good and csr.is_signature_valid
+        subjects = [str(a.value) for a in csr.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        request = Request(tuple(dict.fromkeys((*dns_names(csr), *subjects))), csr, fingerprint(csr))
+    except UNREADABLE:
         raise ConfigError("this is no request for a certificate (PKCS #10, PEM)") from None
+    if not good:
+        raise ConfigError(
+            f"the key of a request must be P-256, P-384, or RSA of {MIN_RSA_BITS} to "
+            f"{MOST_RSA_BITS} bits with the exponent {RSA_EXPONENT}"
+        )
     if not signed:
         raise ConfigError("the request for a certificate is not signed by its own key")
-    elliptic = isinstance(key, ec.EllipticCurvePublicKey) and key.key_size in (256, 384)
-    if not elliptic and not (isinstance(key, rsa.RSAPublicKey) and key.key_size >= MIN_RSA_BITS):
-        raise ConfigError("the key of a request must be P-256, P-384, or RSA of 2048 bits or more")
-    names = dns_names(csr)
-    subjects = [str(a.value) for a in csr.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    return Request(tuple(dict.fromkeys((*names, *subjects))), csr, fingerprint(csr))
+    return request
+
+
+def _is_good(key: object) -> bool:
+    """Whether a key is one that TLS here takes, and that protects."""
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1)
+    return (
+        isinstance(key, rsa.RSAPublicKey)
+        and MIN_RSA_BITS <= key.key_size <= MOST_RSA_BITS
+        and key.public_numbers().e == RSA_EXPONENT
+    )
 
 
 def who(cert: x509.Certificate) -> str:

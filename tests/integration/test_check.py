@@ -149,7 +149,7 @@ def test_certificates(tmp_path: Path) -> None:
     nameless = ca.sign("nameless")
     text = "has no subject alternative name"
     check(write(tmp_path, tls(nameless))).blames("TLS files", text, "names that silos dial")
-    soon = ca.sign("soon", "localhost", days=(-1, 5.5))
+    soon = ca.sign("soon", "localhost", days=(-30, 5.5))
     outcome = check(write(tmp_path, tls(soon)))
     assert (outcome.code, outcome.of("warning")) == (0, {"TLS files"})
     assert any("expires in 5 days" in f["text"] for f in outcome.found)

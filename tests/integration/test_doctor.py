@@ -404,8 +404,8 @@ def test_an_own_certificate_that_has_expired(
 
 
 def test_certificates_that_expire_soon(papers: Papers, images: Path, tmp_path: Path) -> None:
-    soon = papers.ca.sign("soon", "127.0.0.1", days=(-1, 3.5))
-    mine = papers.ca.sign("site-a-soon", "site-a", days=(-1, 13.5))
+    soon = papers.ca.sign("soon", "127.0.0.1", days=(-30, 3.5))
+    mine = papers.ca.sign("site-a-soon", "site-a", days=(-60, 13.5))
     with coordinator(tmp_path, tls=of(papers, soon)) as server:
         server.admit("site-a")
         more = [*tls_flags(papers, own=mine), "--dashboard", server.url]

@@ -7,12 +7,15 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 import pytest
 
+from domo_client.identity.tls import fault
+from domo_proto.channel import TlsFiles
 from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.kinds import EventKind
@@ -20,6 +23,7 @@ from domo_server.events.repeated import Repeated
 from domo_server.rpc import handshakes
 from domo_server.rpc.handshakes import Handshakes
 from tests.support.certificates import Authority, Pair
+from tests.support.live.coordinator import coordinator
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
@@ -203,3 +207,21 @@ async def test_a_flood_is_counted_whole_and_costs_little(papers: Papers) -> None
         assert sum(counts) == n, counts
         assert len(it.said) <= 4
         assert used_s / n < 0.02, used_s
+
+
+def test_who_looks_what_is_wrong_with_tls_is_not_taken_for_one_that_was_refused(
+    papers: Papers, tmp_path: Path
+) -> None:
+    """Nothing is wrong, and no admin is to be told otherwise."""
+    files = {"cert": papers.server.cert, "key": papers.server.key, "client_ca": papers.ca.cert}
+    mine = TlsFiles(papers.ca.cert, papers.good.cert, papers.good.key)
+    other = papers.bad["another CA"]
+    assert other is not None
+    theirs = TlsFiles(papers.ca.cert, other.cert, other.key)
+    with coordinator(tmp_path, tls=files) as server:
+        for _ in range(3):
+            assert fault(server.address, mine, "site-a") is None
+        time.sleep(4 * handshakes.LOOK_S)
+        assert server.get("/events?kind=refused-handshake") == []
+        assert fault(server.address, theirs, "site-a") is not None  # and this one is
+        server.until("/events?kind=refused-handshake", lambda found: len(found) == 1, 5.0)

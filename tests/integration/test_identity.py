@@ -9,16 +9,18 @@ from pathlib import Path
 import grpc
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from torch import nn
 
 import domo_client
 from domo.errors import AccessError, DomoError
 from domo_client.loop.silo import Silo
 from domo_proto.channel import TlsFiles, make_channel
-from domo_proto.identities import dns_names, fingerprint, make_request, new_key
+from domo_proto.identities import dns_names, fingerprint, key_to_pem, make_request, new_key
 from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
-from tests.support.certificates import SERVER, Authority, Pair
+from domo_server.identity.certify import MOST_CERTIFIED
+from tests.support.certificates import ODD, SERVER, Authority, Pair, signed_request
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
 from tests.support.live.enrolled import Enrolling, Paper, certify, enrolling, stub_of
 
@@ -241,6 +243,38 @@ def test_calls_of_a_renewed_certificate_go_on(home: Enrolling, tmp_path: Path) -
     assert all(error.retryable for _, error in found)
 
 
+def test_a_key_that_asks_for_certificates_all_the_time_is_held_back(home: Enrolling) -> None:
+    """Each is a change of the database, an event, and a table that is read anew."""
+    paper = home.enrolled("site-a")
+    request = pb.CertifyRequest(request_pem=paper.request("site-a"))
+    with stub_of(home.coordinator.address, paper) as stub:
+
+        def ask() -> None:
+            for _ in range(MOST_CERTIFIED):
+                stub.Certify(request, timeout=20)  # one too many is answered late
+
+        ask()
+        with pytest.raises(grpc.RpcError, match="too many certificates") as caught:
+            ask()  # one is earned in a few seconds
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    home.enrolled("site-b")  # nobody else is
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_request_with_odd_names_is_answered(odd: str, home: Enrolling) -> None:
+    """Only its key goes into the certificate."""
+    code = home.code("site-a")
+    answer = certify(code.address, code, signed_request(odd))
+    assert dns_names(x509.load_pem_x509_certificate(answer.certificate_pem)) == ("site-a",)
+
+
+def test_a_silo_cannot_be_called_as_the_coordinator_in_other_letters(home: Enrolling) -> None:
+    paper = home.enrolled("LocalHost")
+    look = pb.LookAtRunRequest(silo_id="LocalHost")
+    with stub_of(home.coordinator.address, paper) as stub:
+        assert "name of the coordinator" in refused(lambda: stub.LookAtRun(look, timeout=5))
+
+
 # a CA of one's own
 
 
@@ -288,8 +322,28 @@ def test_a_run_that_names_a_silo_lets_it_in(papers: Papers, tmp_path: Path) -> N
         join(server, tmp_path, mine)
         with pytest.raises(AccessError, match="is not let in"):
             join(server, tmp_path, other, "site-b")
+        (event,) = server.get("/events?kind=admitted")
+        cert = x509.load_pem_x509_certificate(mine.read("cert") or b"")
+        assert "site-a was let in by the roster of a run, from 127.0.0.1" in event["text"]
+        assert fingerprint(cert) in event["text"]
         server.post(f"/runs/{run_id}/stop")
         join(server, tmp_path, mine)  # for the next run
+
+
+def test_a_run_lets_nobody_in_where_silos_enrol(home: Enrolling) -> None:
+    """Who has the CA's key can make a certificate for a name that waits on a roster."""
+    with home.coordinator.rest() as rest:
+        rest.submit({"task": "digits", "num_rounds": 1, "local_steps": 1, "roster": ["site-a"]})
+    key = new_key()
+    cert = home.authority.certify(key.public_key(), "site-a", 30.0).public_bytes(Encoding.PEM)
+    look = pb.LookAtRunRequest(silo_id="site-a")
+    with stub_of(
+        home.coordinator.address, Paper(key_to_pem(key), cert, home.authority.ca_pem)
+    ) as s:
+        assert "nobody has enrolled it" in refused(lambda: s.LookAtRun(look, timeout=5))
+        ask = pb.JoinRequest(protocol_version=1, silo_id="site-a", instance_id="x")
+        assert "domo-server enroll site-a" in refused(lambda: s.Join(ask, timeout=5))
+    assert home.admissions.of("site-a") is None
 
 
 @pytest.mark.parametrize("common_name", ["site-a", "site-b"])

@@ -117,19 +117,20 @@ def test_a_run_over_mtls(mutual: Coordinator, papers: Papers, tmp_path: Path) ->
 
 
 def test_certificates_that_end_soon(papers: Papers, tmp_path: Path) -> None:
-    server_pair = papers.ca.sign("soon", "localhost", "127.0.0.1", days=(-1, 5.5))
+    server_pair = papers.ca.sign("soon", "localhost", "127.0.0.1", days=(-30, 5.5))
+    late = papers.ca.sign("late", "site-a", days=(-9, 0.51))
     own = papers.ca.sign("mine", "site-a", days=(-1, 60))
     with coordinator(tmp_path, tls=tls_of(papers, True, server_pair)) as server:
         assert days_left(server.get("/status")["certificate_end"]) == 5
         server.admit("site-a")
-        for pair, days in ((own, 59), (papers.site_a, 0)):
+        for pair, days in ((own, 59), (papers.site_a, 0), (late, 0)):
             with join(server, tmp_path, TlsFiles(papers.ca.cert, pair.cert, pair.key)):
                 assert days_left(server.silo("site-a")["certificate_end"]) == days
         said = [(e["silo_id"], e["text"]) for e in server.get("/events?kind=certificate")]
     mend = "renew it; a new one is read by itself"
     assert said == [
         (None, f"the coordinator's certificate expires in 5 days: {mend}"),
-        ("site-a", f"the certificate of site-a expires in 0 days: {mend}"),
+        ("site-a", f"the certificate of site-a expires in 12 h 14 min: {mend}"),
     ]
 
 

@@ -16,7 +16,7 @@ from domo_client.identity import kept
 from domo_client.loop.connect import connect
 from domo_proto.certificates import read_certificates
 from domo_proto.enrolment import Bundle, Code, make_bundle, make_code
-from domo_proto.identities import dns_names, fingerprint, read_request
+from domo_proto.identities import ca_key, dns_names, fingerprint, read_request
 from domo_server.identity.authority import Authority
 from tests.support.live.enrolled import Enrolling, enrolling
 from tests.support.live.federation import BIN
@@ -84,7 +84,8 @@ def test_one_line_and_nothing_else_is_needed(home: Enrolling, site: Site) -> Non
     assert said[0].startswith(f"site-a is enrolled with {home.coordinator.address}, until ")
     assert fingerprint(cert) in said[1]
     assert fingerprint(cert) in home.events("admitted")[0]
-    assert said[2] == "next: domo-client --data DIR"
+    assert f"CA has the key {ca_key(home.authority.ca_pem)}: compare it" in said[2]
+    assert said[3] == "next: domo-client --data DIR"
     report = site.client("doctor", "--json")
     states = {check["check"]: check for check in json.loads(report.stdout)["checks"]}
     for check in ("flags", "TLS files", "gRPC", "server certificate", "protocol"):
@@ -97,7 +98,7 @@ def test_one_line_and_nothing_else_is_needed(home: Enrolling, site: Site) -> Non
     assert site.client("enroll", line_of(home.code("site-a")), "--force").returncode == 0
     assert (folder / "identity/silo.key").read_bytes() != key
     done = site.client("enroll", line_of(home.code("site-b")))
-    assert done.stdout.splitlines()[2] == "next: domo-client --name site-b --data DIR"
+    assert done.stdout.splitlines()[3] == "next: domo-client --name site-b --data DIR"
     assert site.fails(code=2) == "2 silos are enrolled here: give --name site-a or site-b"
 
 

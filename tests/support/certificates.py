@@ -24,6 +24,26 @@ class Pair:
     key: Path
 
 
+_SAN = x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+_A = x509.Extension(_SAN, False, x509.SubjectAlternativeName([x509.DNSName("site-a")]))
+ODD: dict[str, list[x509.Extension[x509.ExtensionType]]] = {
+    "the same twice": [_A, _A],
+    "a name of a kind that nobody knows": [
+        x509.Extension(_SAN, False, x509.UnrecognizedExtension(_SAN, bytes.fromhex("3002a300")))
+    ],
+    "rubbish": [x509.Extension(_SAN, False, x509.UnrecognizedExtension(_SAN, b"rubbish"))],
+}
+"""Alternative names that cannot be read, though the whole is rightly signed."""
+
+
+def signed_request(odd: str) -> bytes:
+    """A request with one of those, PEM."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "site-a")])
+    builder = x509.CertificateSigningRequestBuilder(subject, ODD[odd])
+    key = ec.generate_private_key(ec.SECP256R1())
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
 class Authority:
     """A CA with its files in a folder.
 
@@ -67,11 +87,12 @@ class Authority:
         days: tuple[float, float] | None = None,
         of_rsa: bool = False,
         uses: Sequence[x509.ObjectIdentifier] = (CLIENT, SERVER),
+        odd: str = "",
     ) -> Pair:
         """A certificate with subject alternative names: DNS names, IP addresses and URIs.
 
         It is valid as long as the CA, or from and until `days` from now. Without `uses` it has no
-        extended key usage.
+        extended key usage. `odd` is one of `ODD`, in the place of names.
         """
         key: Key = ec.generate_private_key(ec.SECP256R1())
         if of_rsa:
@@ -89,6 +110,7 @@ class Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), False)
         if uses:
             builder = builder.add_extension(x509.ExtendedKeyUsage(uses), False)
+        builder._extensions.extend(ODD.get(odd, ()))  # no builder makes these
         cert = builder.sign(self._key, hashes.SHA256())
         pair = Pair(self._folder / f"{common_name}.pem", self._folder / f"{common_name}.key")
         pair.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))

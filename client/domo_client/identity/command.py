@@ -103,6 +103,9 @@ def _done(kept: Kept, state_dir: Path | None) -> None:
     until = f"{cert.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
     say(f"{kept.name} is enrolled with {kept.server}, until {until}; a silo that runs renews that")
     say(f"its key {fingerprint(cert)} was made here; the coordinator has an event with the same")
+    assert kept.tls.ca is not None
+    theirs = fingerprint(read_certificates(kept.tls.ca, "CA")[0])
+    say(f"the coordinator's CA has the key {theirs}: compare it with its admin, by another way")
     only = state_dir is None and len(enrolled(kept.folder.parent)) == 1
     where = None if only or state_dir is not None else kept.name
     say(f"next: {typed('domo-client', name=where, state_dir=state_dir)} --data DIR")

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from domo.names import one_line
@@ -16,8 +16,35 @@ from domo.ops.proxies import Proxy
 CONNECT_S = 5.0
 MOST_STATUS = 100
 """Characters of how a proxy says no."""
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+ANSWER_S = 1.0
+"""How long the answer to the question is waited for; without one nothing is wrong."""
+MOST_FRAMES = 20
+"""That are read until then."""
+HEADERS, SETTINGS = 1, 4
+"""Types of frames."""
+
+
+def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+
+def _text(text: str) -> bytes:
+    return bytes([len(text)]) + text.encode()
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(SETTINGS, 0, 0)
 """How HTTP/2 begins: the client's preface and a frame of no settings."""
+QUESTION = _frame(
+    HEADERS,
+    4,  # all of them
+    1,
+    b"\x83\x87"  # POST, https
+    + (b"\x04" + _text("/grpc.health.v1.Health/Check"))
+    + (b"\x01" + _text("domo"))
+    + (b"\x0f\x10" + _text("application/grpc"))
+    + (b"\x00\x02te" + _text("trailers")),
+) + _frame(0, 1, 1, bytes(5))  # an empty message, and no more
+"""A call, whether the coordinator is well: who has made none is taken for one that was refused."""
 Spoken = Literal["grpc", "http", "tls", "nothing", "other"]
 
 
@@ -62,27 +89,46 @@ def dial(host: str, port: int, proxy: Proxy | None) -> socket.socket:
 def first_bytes(sock: socket.socket) -> bytes:
     """Begin HTTP/2 and read how the other end answers; empty: it hung up or says nothing.
 
+    Where HTTP/2 is spoken, a call is made and its answer waited for.
+
     Raises:
         ssl.SSLError: The other end refuses what it was shown.
     """
     got = b""
     try:
-        sock.sendall(PREFACE)
-        while len(got) < 9:
-            more = sock.recv(9 - len(got))
-            if not more:
-                break
-            got += more
+        sock.sendall(PREFACE + QUESTION)
+        got = _read(sock, 9)
     except ssl.SSLError:
         raise
     except OSError:
         pass
+    if is_http2(got):
+        with suppress(OSError):
+            _await_answer(sock, got)
     return got
+
+
+def _read(sock: socket.socket, size: int) -> bytes:
+    """So many bytes, or those that come before the end."""
+    got = b""
+    while len(got) < size and (more := sock.recv(size - len(got))):
+        got += more
+    return got
+
+
+def _await_answer(sock: socket.socket, head: bytes) -> None:
+    """Read until the call is answered; `head`: of the first frame."""
+    sock.settimeout(ANSWER_S)
+    for _ in range(MOST_FRAMES):
+        if len(head) < 9 or head[3] == HEADERS:
+            return
+        _read(sock, int.from_bytes(head[:3], "big"))
+        head = _read(sock, 9)
 
 
 def is_http2(answer: bytes) -> bool:
     """Whether an answer begins as HTTP/2 must: with a frame of settings."""
-    return len(answer) == 9 and answer[3] == 4 and struct.unpack(">I", answer[5:])[0] == 0
+    return len(answer) == 9 and answer[3] == SETTINGS and struct.unpack(">I", answer[5:])[0] == 0
 
 
 def spoken_without_tls(host: str, port: int, proxy: Proxy | None) -> Spoken:

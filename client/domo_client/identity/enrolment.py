@@ -13,7 +13,6 @@ from typing import Any
 
 import grpc
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -27,7 +26,7 @@ from domo_client.identity import kept
 from domo_client.identity.kept import Kept
 from domo_client.identity.place import Place, write_private
 from domo_client.identity.tls import fault as tls_fault
-from domo_proto.certificates import CertificateError, read_certificates
+from domo_proto.certificates import UNREADABLE, CertificateError, read_certificates
 from domo_proto.channel import CLIENT_OPTIONS, TlsFiles, federation_stub
 from domo_proto.enrolment import (
     CA_FILE,
@@ -115,7 +114,7 @@ def read_key(path: Path) -> Key:
     """
     try:
         key = load_pem_private_key(path.read_bytes(), None)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise ConfigError(f"the key {path} cannot be read: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"the key {path} is of another kind than domo-client enroll makes")
@@ -174,13 +173,14 @@ def check_answer(cert_pem: bytes, ca_pem: bytes, key: Key, name: str) -> x509.Ce
     Raises:
         CertificateError: It is not.
     """
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     try:
         cert, *_ = x509.load_pem_x509_certificates(cert_pem)
         cas = x509.load_pem_x509_certificates(ca_pem)
-    except ValueError:
+        theirs = cert.public_key().public_bytes(*form)
+    except UNREADABLE:
         raise CertificateError("the coordinator's answer is no certificate") from None
-    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if cert.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
+    if theirs != key.public_key().public_bytes(*form):
         raise CertificateError(
             "the certificate is for another key than the one that was made here. Was the request "
             "made in another folder (--state-dir), or another silo's?"
@@ -196,7 +196,7 @@ def check_answer(cert_pem: bytes, ca_pem: bytes, key: Key, name: str) -> x509.Ce
 def _signed_by(cert: x509.Certificate, ca: x509.Certificate) -> bool:
     try:
         cert.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
+    except UNREADABLE:
         return False
     return True
 

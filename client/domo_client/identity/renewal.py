@@ -31,6 +31,9 @@ SETTLED = 3
 """Looks at files that will not do, and do not change, before that is said."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 3600.0
 """After a renewal that failed: twice as long each time, a tenth of what is left at most."""
+RESTS = 10
+"""After a renewal there is none for this part of the new certificate's time, whatever the clocks
+say: where this one is far ahead, every certificate is half over when it comes."""
 SOON, VERY_SOON = 4, 10
 """A failing renewal is a warning in the last quarter of the time, an error in the last tenth."""
 
@@ -61,7 +64,7 @@ class Renewal(threading.Thread):
         self._certify, self._move, self._tell = certify, move, tell
         self._stopped = threading.Event()
         self._taken = self._stamp()
-        self._faults, self._again = 0, 0.0
+        self._faults, self._again, self._rests_until = 0, 0.0, 0.0
         self._refused: tuple[Stamp, int] = ((), 0)
         self._renews = is_enrolled(tls)
 
@@ -119,7 +122,7 @@ class Renewal(threading.Thread):
             self._failed(f"it cannot be renewed: {error}")
             return
         begin, end = cert.not_valid_before_utc.timestamp(), cert.not_valid_after_utc.timestamp()
-        if time.time() < (begin + end) / 2:
+        if time.time() < (begin + end) / 2 or time.monotonic() < self._rests_until:
             return
         try:
             self._replace(path)
@@ -138,6 +141,8 @@ class Renewal(threading.Thread):
         if self._tls.ca.read_bytes() != ca_pem:
             write_private(self._tls.ca, ca_pem)
         write_private(path, cert_pem)
+        life = cert.not_valid_after_utc - cert.not_valid_before_utc
+        self._rests_until = time.monotonic() + life.total_seconds() / RESTS
         log.info("this silo's certificate is renewed, until %s", cert.not_valid_after_utc)
 
     def _failed(self, why: str, cert: x509.Certificate | None = None) -> None:

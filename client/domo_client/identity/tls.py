@@ -195,7 +195,9 @@ def _authority(port: Port, cert: x509.Certificate) -> Finding:
     except (OSError, ssl.SSLError):
         return unchecked(f"who signed {THEIRS}: {where} cannot be read")
     try:
-        with port.dial(context):
+        with port.dial(context) as sock:
+            with suppress(OSError):
+                first_bytes(sock)  # a connection without a call would be a refused handshake there
             return ok(f"{THEIRS} is signed by a CA in {where}")
     except ssl.SSLCertVerificationError as error:
         if error.verify_code in (EXPIRED, NOT_YET):

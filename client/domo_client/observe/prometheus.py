@@ -22,7 +22,7 @@ from domo.ops.prometheus import (
 from domo_client.loop.silo import Silo
 from domo_client.rpc.control import PHASES
 from domo_client.telemetry.counts import LOST_BEATS, LOST_S, OUTCOMES
-from domo_proto.certificates import end_of_file
+from domo_proto.certificates import term_of_file
 from domo_proto.channel import TlsFiles
 
 NAME = "domo_client_"
@@ -96,7 +96,7 @@ class SiloMetrics:
         self._cert = None if tls is None else tls.cert
         self._expiry: float | None = None
         if self._cert is not None:
-            self._expiry = end_of_file(self._cert, "certificate")
+            self._expiry = term_of_file(self._cert, "certificate")[1]
         registry = process_registry()
         registry.register(AtScrape(TABLE, self._read))
         try:
@@ -133,7 +133,9 @@ class SiloMetrics:
     def _read(self) -> Iterator[Sample]:
         silo = self._silo
         with suppress(ConfigError):  # half of it is written
-            self._expiry = None if self._cert is None else end_of_file(self._cert, "certificate")
+            self._expiry = (
+                None if self._cert is None else term_of_file(self._cert, "certificate")[1]
+            )
         yield Sample(NAME + "certificate_expiry_timestamp_seconds", self._expiry)
         if silo is None:
             yield Sample(NAME + "connected", 0)

@@ -56,7 +56,7 @@ class Coordinator:
         self.counters = Counters()
         self.events = EventLog(store, self.changes.page, self.counters)
         self.expiry = Expiry(self.sessions, partial(self.events.say, kinds.CERTIFICATE))
-        self.guard = Guard(Admissions(store), self.events.repeated, store.rostered)
+        self.guard = Guard(Admissions(store), self.events.repeated, self.events.say, store.rostered)
         self.certifier = Certifier(None, self.guard, self.events.say)
         dropped: dict[str, str] = {}
         self.submissions = Submissions(store, state_dir, self.changes)

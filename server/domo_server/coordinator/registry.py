@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from domo.errors import (
     ConfigError,
@@ -223,7 +224,8 @@ class Registry:
         """A silo is let in no more: no round waits for it, until it is taken back (`undrop`)."""
         if silo_id in self.dropped or await asyncio.to_thread(self._store.silo, silo_id) is None:
             return
-        await self.drop(silo_id, REVOKED, by)
+        with suppress(ConfigError):  # an admin has done so meanwhile
+            await self.drop(silo_id, REVOKED, by)
 
     async def undrop(self, silo_id: str, by: str = THE_ADMIN) -> None:
         """Take a dropped silo back, `by` whom; its name stays bound to its state folder.

@@ -1,5 +1,6 @@
 """Who is let in, as calls are checked by it: the table in memory, and what is wrong with a peer."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Rules:
     Attributes:
         mutual: Whether silos must show one.
         own_key: The fingerprint of the coordinator's own.
-        own_names: Its names: no silo is called so.
+        own_names: Its names, in small letters: no silo is called so.
         named: Silos by the URI of a foreign PKI that stands for them.
         enrols: Whether the coordinator has a CA of its own.
     """
@@ -46,7 +47,7 @@ class Admitted:
     def __init__(self, admissions: Admissions, clock: Callable[[], float] = time.time):
         self._admissions, self._clock = admissions, clock
         self._rows: dict[str, AdmissionRow] = {}
-        self._version = -1
+        self._version, self._loading = -1, threading.Lock()
         self.rules = Rules()
 
     def load(self) -> bool:
@@ -55,12 +56,17 @@ class Admitted:
         Raises:
             CoordinatorUnavailableError: The database does not answer.
         """
-        version = self._admissions.version()
-        if version == self._version:
-            return False
-        self._rows = {row.silo_id: row for row in self._admissions.all()}
-        self._version = version
-        return True
+        with self._loading:  # several threads: what one has read before must not come after
+            version = self._admissions.version()
+            if version == self._version:
+                return False
+            self._rows = {row.silo_id: row for row in self._admissions.all()}
+            self._version = version
+            return True
+
+    def now(self) -> float:
+        """By this machine's clock, seconds since 1970."""
+        return self._clock()
 
     def __contains__(self, silo_id: str) -> bool:
         return silo_id in self._rows
@@ -96,14 +102,15 @@ class Admitted:
 
     def bars(self, silo_id: str, peer: Peer) -> bool:
         """Whether a name, or a key, is the coordinator's own."""
-        return silo_id in self.rules.own_names or peer.key == self.rules.own_key
+        return silo_id.lower() in self.rules.own_names or peer.key == self.rules.own_key
 
     def revoked(self, peer: Peer) -> DomoError | None:
         """What to say where all that a peer is called was revoked; it may make no call then."""
-        rows = [self._rows.get(name) for name in peer.names]
-        if rows and all(row is not None and row.state == "revoked" for row in rows):
-            return self.refusal(min(peer.names), peer)
-        return None
+        for name in peer.names:  # a loop, as each call comes here
+            row = self._rows.get(name)
+            if row is None or row.state != "revoked":
+                return None
+        return self.refusal(min(peer.names), peer) if peer.names else None
 
     def refusal(self, silo_id: str, peer: Peer) -> DomoError | None:
         """Why a peer with a silo's name in its certificate may not speak for it; None: it may."""
@@ -119,8 +126,21 @@ class Admitted:
             kind, why = RevokedError, f"was revoked by {row.by_whom} at {row.at[:19]}Z"
         elif row is not None and row.state == "active":
             why = f"is let in with the key {row.key}, and this certificate has the key {peer.key}"
+        elif self.rules.enrols:
+            why = "is not let in: nobody has enrolled it here"
         else:
             why = "is not let in: no run names it, and nobody has admitted it"
         verb = "enroll" if self.rules.enrols else "admit"
         command = typed("domo-server", verb, silo_id if is_name(silo_id) else "NAME")
         return kind(f"{shown(silo_id)} {why}; the coordinator's admin lets it in with: {command}")
+
+
+def in_the_place_of(row: AdmissionRow, when: str) -> str:
+    """What becomes of a name that is known here already, where it is let in anew, in words."""
+    if row.state == "revoked":
+        at = f"{row.at[:19]}Z"
+        return f"{row.silo_id} was revoked by {row.by_whom} at {at}: it is in again {when}"
+    if row.state == "invited":
+        return f"{row.silo_id} has had a code already, which is void now"
+    key = row.key or "any key of the CA"
+    return f"{row.silo_id} is let in already, with {key}: that is refused {when}"

@@ -3,6 +3,7 @@
 import datetime
 import ipaddress
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from domo.errors import ConfigError, StateError
-from domo.storage.files import sync
+from domo.storage.files import sync, sync_path
 from domo_proto.identities import ENROL_URI, key_to_pem, new_key
 from domo_server.pki_files import Pki
 
@@ -46,10 +47,14 @@ def make_pki(pki: Pki, hosts: Sequence[str], address: str) -> None:
         StateError: The folder cannot be written.
     """
     if pki.folder.exists() and any(pki.folder.iterdir()):
-        raise ConfigError(
-            f"{pki.folder} has a CA already, and every silo's certificate hangs on it. It stays as "
-            "it is; to begin anew, stop the coordinator and move that folder away"
-        )
+        anew = "to begin anew, stop the coordinator and move that folder away"
+        if pki.exists():
+            text = "has a CA already, and every silo's certificate hangs on it. It stays as it is"
+        else:
+            text = (
+                f"has files of a CA, and no {pki.ca.name}: put it back from where you keep a copy"
+            )
+        raise ConfigError(f"{pki.folder} {text}; {anew}")
     alternatives = _alternatives(hosts)
     ca_key, server_key = new_key(), new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"domo CA of {hosts[0]}"[:64])])
@@ -61,18 +66,21 @@ def make_pki(pki: Pki, hosts: Sequence[str], address: str) -> None:
         .sign(ca_key, hashes.SHA256())
     )
     own = _leaf(ca, ca_key, server_key.public_key(), "domo coordinator", alternatives, SERVER_DAYS)
+    new = Pki(pki.folder.with_name(f"{pki.folder.name}.new"))
     try:
         pki.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        pki.folder.mkdir(exist_ok=True, mode=0o700)
-        pki.folder.chmod(0o700)
+        shutil.rmtree(new.folder, ignore_errors=True)  # of a try that was cut off
+        new.folder.mkdir(mode=0o700)
         for path, data in (
-            (pki.ca_key, key_to_pem(ca_key)),
-            (pki.key, key_to_pem(server_key)),
-            (pki.cert, own.public_bytes(Encoding.PEM)),
-            (pki.address, f"{address}\n".encode()),
-            (pki.ca, ca.public_bytes(Encoding.PEM)),  # last: with it the CA is there
+            (new.ca_key, key_to_pem(ca_key)),
+            (new.key, key_to_pem(server_key)),
+            (new.cert, own.public_bytes(Encoding.PEM)),
+            (new.address, f"{address}\n".encode()),
+            (new.ca, ca.public_bytes(Encoding.PEM)),
         ):
             write_secret(path, data)
+        new.folder.rename(pki.folder)  # all of it is there, or nothing
+        sync_path(pki.folder.parent)
     except OSError as error:
         raise StateError(f"{pki.folder} cannot be written: {error.strerror}") from None
 
@@ -87,6 +95,7 @@ def write_secret(path: Path, data: bytes) -> None:
         f.flush()
         sync(f.fileno())
     temporary.replace(path)
+    sync_path(path.parent)
 
 
 def _alternatives(hosts: Sequence[str]) -> list[x509.GeneralName]:

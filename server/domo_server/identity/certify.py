@@ -9,19 +9,31 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from domo.errors import AccessError, ConfigError, DomoError, ProtocolError
+from domo.errors import (
+    AccessError,
+    ConfigError,
+    CoordinatorUnavailableError,
+    DomoError,
+    ProtocolError,
+)
 from domo.names import shown
 from domo.ops.words import typed
 from domo_proto.enrolment import Code, make_code
+from domo_proto.errors import TooManyCallsError
 from domo_proto.identities import Request, read_request
 from domo_server.events import kinds
 from domo_server.identity.authority import Authority
 from domo_server.identity.guard import Call, Guard
 from domo_server.identity.refusals import CodeError
+from domo_server.silos.rates import Rates
 from domo_server.store.admissions import Admissions, CodeRow
 from domo_server.store.store import time_text
 
 Say = Callable[..., None]
+
+MOST_CERTIFIED, CERTIFIED_PER_S = 10, 0.2
+"""Certificates that one key, or one code, gets: at once, and a second on average. Each is a change
+of the database, an event, and the table of who is let in read anew."""
 
 
 def new_code(
@@ -69,6 +81,7 @@ class Certifier:
         clock: Callable[[], float] = time.time,
     ):
         self.authority, self._guard, self._say, self._clock = authority, guard, say, clock
+        self._rates = Rates(MOST_CERTIFIED, CERTIFIED_PER_S)
 
     async def certify(self, call: Call, request_pem: bytes) -> tuple[bytes, bytes]:
         """The certificate for a request, and the CA (PEM).
@@ -76,12 +89,17 @@ class Certifier:
         Raises:
             AccessError: Whoever calls may not have it.
             ProtocolError: It is no request.
+            TooManyCallsError: It has had many just now.
         """
         authority = self.authority
         if authority is None or call.peer is None:
             raise AccessError(
                 "this coordinator makes no certificates: it has no CA of its own. Ask its admin "
                 "where yours comes from"
+            )
+        if not self._rates.take(call.peer.key):
+            raise TooManyCallsError(
+                f"{call.peer.shown} asks for too many certificates; ask again in a while"
             )
         try:
             request = read_request(request_pem)
@@ -167,10 +185,11 @@ class Certifier:
         cert, pem = _signed(authority, request.csr.public_key(), name, row.days)
         until = cert.not_valid_after_utc.timestamp()
         renewed = self._guard.admissions.renewed
-        if not await asyncio.to_thread(renewed, name, request.fingerprint, until):
-            await self._guard.changed()
-            self._guard.speaks_for(name)  # says why
+        is_renewed = await asyncio.to_thread(renewed, name, request.fingerprint, until)
         await self._guard.changed()
+        if not is_renewed:  # it was changed just now
+            self._guard.speaks_for(name)  # says why, if it is out
+            raise CoordinatorUnavailableError(f"the admission of {name} is being changed")
         text = f"the certificate of {name} was renewed, until {time_text(until)[:16]}Z"
         self._say(kinds.RENEWED, text, silo_id=name)
         return pem

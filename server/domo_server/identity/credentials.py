@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from domo.errors import ConfigError
-from domo_proto.certificates import check_pair
+from domo_proto.certificates import check_pair, read_certificates
 from domo_proto.channel import TlsFiles
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,8 @@ class Credentials:
     """The files of a coordinator's TLS, read again when they change.
 
     grpc asks at every handshake, on a thread of its own. A pair of which only one half is written
-    yet does not fit, and is not taken: what was good before goes on until it does.
+    yet does not fit, and a CA file that is cut off is not whole: neither is taken, and what was
+    good before goes on until it is.
 
     Args:
         files: Certificate, key, and the CA of silos if they must show a certificate.
@@ -63,6 +64,8 @@ class Credentials:
         for found in check_pair(self._files.cert, self._files.key):  # grpc does not say what is
             if found.state == "problem":  # wrong with them
                 raise ConfigError(f"tls: {found.text}; {found.mend}")
+        if self._files.ca is not None:
+            read_certificates(self._files.ca, "tls client_ca")
         ca = self._files.read("ca")
         return grpc.ssl_server_certificate_configuration([(key, cert)], ca)
 

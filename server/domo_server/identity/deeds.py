@@ -15,17 +15,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from domo.errors import ConfigError
-from domo.names import is_name, shown
+from domo.names import alike, is_name, shown
 from domo.ops.addresses import grpc_address, is_loopback, joined, listen_address, split
 from domo.ops.console import complain, confirm, say
 from domo.ops.words import duration, typed
 from domo.storage.state_folder import keep_private
 from domo_proto.certificates import alternative_names
 from domo_proto.enrolment import Bundle, make_bundle
-from domo_proto.identities import read_request
+from domo_proto.identities import ca_key, read_request
 from domo_server.config import ServerConfig, load_config
 from domo_server.events import kinds
-from domo_server.events.kinds import EventKind
+from domo_server.identity.admitted import in_the_place_of
 from domo_server.identity.authority import MOST_SILO_DAYS, Authority, make_pki
 from domo_server.identity.certify import new_code
 from domo_server.pki_files import Pki, pki_of
@@ -69,6 +69,7 @@ def init(where: Where, host: list[str], listen: str | None) -> None:
     make_pki(own, host, address)
     say(f"{own.folder}: a CA, and a certificate for {', '.join(host)}; silos will dial {address}")
     say(f"its key {own.ca_key} is what lets silos in: keep a copy where only you have it")
+    say(f"silos are shown that key as {ca_key(own.ca.read_bytes())}")
     flags = where._asdict()
     told = None if where.config is not None and usual is not None and listen is None else wanted
     say(f"next: {typed('domo-server', listen=told, **flags)}")
@@ -87,6 +88,7 @@ def enroll(where: Where, name: str, valid: str, days: float, address: str | None
     _check_days(days)
     authority = Authority(own)
     with _beside(settings) as store:
+        before = Admissions(store).of(name)
         code = new_code(authority, Admissions(store), name, dialled, valid_s, days, _me())
         _say_if_out(store, name)
     say(code)
@@ -95,6 +97,9 @@ def enroll(where: Where, name: str, valid: str, days: float, address: str | None
         f"this line is a secret: it lets one machine in as {name}, once, until {until}Z "
         f"({duration(valid_s)}). At the silo: domo-client enroll CODE"
     )
+    complain(f"it is to say there that the CA has the key {ca_key(authority.ca_pem)}")
+    if before is not None:
+        complain(in_the_place_of(before, "once the code is used"))
 
 
 def sign(
@@ -118,10 +123,14 @@ def sign(
         raise ConfigError(f"{file} must ask to be one silo; it asks for {len(request.names)} names")
     (name,) = request.names
     _check_name(name, own)
+    authority = Authority(own)
     complain(f"{file} asks to be {name}, with the key {request.fingerprint}")
+    with _beside(settings) as store:
+        before = Admissions(store).of(name)
+    if before is not None and (before.state, before.key) != ("active", request.fingerprint):
+        complain(in_the_place_of(before, "once this is signed"))
     if not yes:
         confirm("Does its operator read the same key to you, over a way that you trust?")
-    authority = Authority(own)
     cert = authority.certify(request.csr.public_key(), name, days)
     pem = cert.public_bytes(Encoding.PEM)
     answer = out or file.with_name(f"{name}.domo")
@@ -129,7 +138,7 @@ def sign(
         until = cert.not_valid_after_utc.timestamp()
         Admissions(store).admit(name, _me(), request.fingerprint, until, days)
         text = f"{name} was let in by {_me()}, by its request: key {request.fingerprint}"
-        _record(store, kinds.ADMITTED, text, name)
+        store.add_event(kinds.ADMITTED.name, text, silo_id=name)
         _say_if_out(store, name)
     try:
         answer.write_bytes(make_bundle(Bundle(dialled, pem, authority.ca_pem)))
@@ -137,6 +146,7 @@ def sign(
         raise ConfigError(f"cannot write {answer}: {error.strerror}; give --out") from None
     say(str(answer))
     complain(f"hand it to the silo, it is no secret: domo-client enroll --install {answer.name}")
+    complain(f"it is to say there that the CA has the key {ca_key(authority.ca_pem)}")
 
 
 def admit(where: Where, name: str, key: str | None) -> None:
@@ -146,13 +156,19 @@ def admit(where: Where, name: str, key: str | None) -> None:
         ConfigError: It is no name, or no key.
     """
     settings = where.settings()
-    _check_name(name, pki_of(settings.state_dir))
+    own, used = pki_of(settings.state_dir), settings.tls_in_use
+    _check_name(name, own)
+    if key is None and used is not None and used.client_ca == own.ca:
+        raise ConfigError(
+            f"which key? Keys that were stolen or revoked have certificates for {name} too: give "
+            f"--key SHA256:..., or let it make a new one with domo-server enroll {name}"
+        )
     if key is not None and not re.fullmatch(KEY, key):
         raise ConfigError(f"--key {shown(key)!r}: a key is shown as SHA256: and 43 characters")
     with _beside(settings) as store:
         Admissions(store).admit(name, _me(), key)
         by = f"with the key {key}" if key else "with any certificate of the CA for this name"
-        _record(store, kinds.ADMITTED, f"{name} was let in by {_me()}, {by}", name)
+        store.add_event(kinds.ADMITTED.name, f"{name} was let in by {_me()}, {by}", silo_id=name)
         _say_if_out(store, name)
     say(f"{name} is let in, {by}")
 
@@ -174,9 +190,13 @@ def revoke(where: Where, name: str) -> None:
     if not is_name(name):
         raise ConfigError(f"{shown(name)!r} is no name of a silo")
     with _beside(settings) as store:
+        known = [row.silo_id for row in Admissions(store).all()]
         Admissions(store).revoke(name, _me())
-        _record(store, kinds.REVOKED, f"{name} was revoked by {_me()}", name)
+        store.add_event(kinds.REVOKED.name, f"{name} was revoked by {_me()}", silo_id=name)
     say(f"{name} is revoked: no call of it is answered, whatever key it has")
+    if name not in known:
+        meant = " or ".join(alike(name, known)) or "another name"
+        complain(f"nobody had let {name} in; did you mean {meant}?")
     if settings.tls_in_use is None or settings.tls_in_use.client_ca is None:
         complain("silos show no certificate here, so this holds nobody back: domo drop does")
 
@@ -226,7 +246,7 @@ def _check_name(name: str, own: Pki) -> None:
         )
     if own.cert.exists():
         cert = x509.load_pem_x509_certificate(own.cert.read_bytes())
-        if name in alternative_names(cert):
+        if name.lower() in map(str.lower, alternative_names(cert)):
             raise ConfigError(f"{name} is the coordinator's own name: no silo may have it")
 
 
@@ -260,10 +280,6 @@ def _me() -> str:
         return f"{getpass.getuser()} at the coordinator"[:128]
     except (KeyError, OSError):
         return f"user {os.getuid()} at the coordinator"
-
-
-def _record(store: Store, kind: EventKind, text: str, name: str) -> None:
-    store.add_event(kind.name, text, silo_id=name)
 
 
 @contextmanager

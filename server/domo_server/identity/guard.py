@@ -7,9 +7,8 @@ end is compared with this machine's clock, in each call, and again and again for
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Collection
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,10 @@ from domo_server.store.admissions import Admissions
 
 log = logging.getLogger(__name__)
 
+ROSTER_S = 30 * 86_400.0
+"""For how long a silo stays let in that only rosters named, after the last run that did."""
+SWEEP_S = 3600.0
+"""How often it is looked for such silos."""
 LOOK_S = 0.4
 """How often calls under way are looked at, and whether another process has changed the table."""
 ROSTER = "the roster of a run"
@@ -31,12 +34,13 @@ ROSTER = "the roster of a run"
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call under way.
+    """A call under way, for as long as the `with` block of it.
 
     Attributes:
         peer: Who makes it; None: it shows no certificate.
         context: Of grpc.
         task: That answers it.
+        others: Those under way with a certificate, this one among them.
         silo_id: For whom it speaks, once that is known.
         cut: Why it is ended.
     """
@@ -44,8 +48,21 @@ class Call:
     peer: Peer | None
     context: Any
     task: asyncio.Task[Any] | None
+    others: "set[Call]"
     silo_id: str = ""
     cut: DomoError | None = None
+    _token: "Token[Call | None] | None" = None
+
+    def __enter__(self) -> "Call":
+        self._token = CALL.set(self)
+        if self.peer is not None:
+            self.others.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.others.discard(self)
+        assert self._token is not None
+        CALL.reset(self._token)
 
     @property
     def address(self) -> str:
@@ -67,6 +84,7 @@ class Guard:
     Args:
         admissions: Who is let in.
         repeated: Says what is refused.
+        say: Records an event: kind, text, `silo_id`.
         rostered: The silos that runs which have not ended name. Blocks.
         clock: Seconds since 1970.
 
@@ -80,11 +98,12 @@ class Guard:
         self,
         admissions: Admissions,
         repeated: Repeated,
-        rostered: Callable[[], Container[str]],
+        say: Callable[..., None],
+        rostered: Callable[[], Collection[str]],
         clock: Callable[[], float] = time.time,
     ):
         self.admissions, self.admitted = admissions, Admitted(admissions, clock)
-        self._repeated, self._rostered = repeated, rostered
+        self._repeated, self._say, self._rostered = repeated, say, rostered
         self._peers = Peers({})
         self.heard: Callable[[str], None] | None = None
         self.on_revoked: Callable[[str, str], Awaitable[None]] | None = None
@@ -100,9 +119,8 @@ class Guard:
     def rules(self, rules: Rules) -> None:
         self.admitted.rules, self._peers = rules, Peers(rules.named or {})
 
-    @contextmanager
-    def call(self, context: Any, enrols: bool = False) -> Iterator[Call]:
-        """A call, for as long as it is under way.
+    def call(self, context: Any, enrols: bool = False) -> Call:
+        """A call that begins, checked; a `with` block holds it.
 
         Args:
             context: Of grpc.
@@ -113,17 +131,12 @@ class Guard:
         """
         if self.heard is not None:
             self.heard(context.peer())
-        peer = self._peers.of(context)
-        call = Call(peer, context, asyncio.current_task())
-        token = CALL.set(call)
-        try:
-            if peer is not None:
-                self._check(call, peer, enrols)
-                self._calls.add(call)
-            yield call
-        finally:
-            self._calls.discard(call)
-            CALL.reset(token)
+        call = Call(self._peers.of(context), context, asyncio.current_task(), self._calls)
+        if call.peer is not None:
+            self._check(call, call.peer, enrols)
+        elif self.rules.mutual:  # TLS has seen to it that there is none of these
+            raise self.refuse(call, AccessError("silos must show a certificate here"))
+        return call
 
     def _check(self, call: Call, peer: Peer, enrols: bool) -> None:
         if peer.invited[0] and not enrols:
@@ -144,7 +157,9 @@ class Guard:
     async def lets_in(self, silo_id: str, joins: bool) -> None:
         """See that the call under way may speak for a silo, which may be new here.
 
-        One that a run names is let in by that, for good: an admin can revoke it.
+        One that a run names is let in by that, with any key of the CA, which vouches for the name;
+        until `ROSTER_S` after the last such run, as silos stay from one run to the next. The
+        coordinator's own CA vouches for whom it has enrolled: there no run lets anybody in.
 
         Args:
             silo_id: Its name.
@@ -156,14 +171,18 @@ class Guard:
         """
         call = CALL.get()
         peer = call.peer if call is not None else None
-        if peer is not None and silo_id in peer.names and silo_id not in self.admitted:
+        known = peer is None or silo_id not in peer.names or silo_id in self.admitted
+        if call is not None and peer is not None and not known:
             await self.changed()  # it may have been admitted just now
             new = silo_id not in self.admitted and not self.admitted.bars(silo_id, peer)
+            new = new and not self.rules.enrols
             if new and silo_id in await asyncio.to_thread(self._rostered):
                 if not joins:
                     return
                 await asyncio.to_thread(self.admissions.admit, silo_id, ROSTER)
                 await self.changed()
+                text = f"{silo_id} was let in by {ROSTER}, from {call.address}: key {peer.key}"
+                self._say(kinds.ADMITTED, text, silo_id=silo_id)
         self.speaks_for(silo_id)
 
     def speaks_for(self, silo_id: str) -> None:
@@ -215,6 +234,14 @@ class Guard:
                 self._told.discard(silo_id)
                 raise
 
+    def sweep(self) -> None:
+        """Let out whom no run has named for long. Blocks.
+
+        Raises:
+            CoordinatorUnavailableError: The database does not answer.
+        """
+        self.admissions.let_out(ROSTER, self._rostered(), self.admitted.now() - ROSTER_S)
+
     def look(self) -> None:
         """End the calls under way whose caller may not go on."""
         for call in list(self._calls):
@@ -229,12 +256,15 @@ class Guard:
 
     async def watch(self) -> None:
         """Look again and again, until cancelled: at the calls, and at what other processes did."""
-        failing = False
+        failing, swept = False, -SWEEP_S
         while True:
             await asyncio.sleep(LOOK_S)
             if not self.rules.mutual:
                 continue
             try:
+                if time.monotonic() - swept >= SWEEP_S:
+                    await asyncio.to_thread(self.sweep)
+                    swept = time.monotonic()
                 await self.changed()
                 failing = False
             except TransportError as error:
@@ -242,3 +272,7 @@ class Guard:
                     log.warning("who is let in is not read anew for now: %s", error)
                 failing = True
                 self.look()
+            except Exception:  # a bug; were this loop to end, nobody would be cut off any more
+                if not failing:
+                    log.exception("who is let in is not looked at as it should be")
+                failing = True

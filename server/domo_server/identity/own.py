@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from domo.errors import ConfigError
 from domo.ops.addresses import is_loopback
-from domo_proto.certificates import alternative_names, read_certificates
+from domo_proto.certificates import UNREADABLE, alternative_names, read_certificates
 from domo_proto.identities import fingerprint
 from domo_server.config import ServerConfig, TlsConfig
 from domo_server.identity.admitted import Rules
@@ -48,7 +48,7 @@ def rules_of(tls: TlsConfig | None, enrols: bool) -> Rules:
     return Rules(
         mutual=tls.client_ca is not None,
         own_key=fingerprint(own),
-        own_names=frozenset(alternative_names(own)),
+        own_names=frozenset(map(str.lower, alternative_names(own))),
         named=tls.names,
         enrols=enrols,
     )
@@ -68,10 +68,11 @@ def nameless(config: ServerConfig) -> str:
 
 def nobody(guard: Guard, store: Store) -> str:
     """What has to be said where silos show certificates, and no name is let in; empty: nothing."""
-    if not guard.rules.mutual or guard.admitted.anybody or store.rostered():
+    enrols = guard.rules.enrols
+    if not guard.rules.mutual or guard.admitted.anybody or (store.rostered() and not enrols):
         return ""
-    verb = "enroll" if guard.rules.enrols else "admit"
-    return f"no silo is let in yet: no run names one. Let each in with: domo-server {verb} NAME"
+    verb, none = ("enroll", "none has a code") if enrols else ("admit", "no run names one")
+    return f"no silo is let in yet: {none}. Let each in with: domo-server {verb} NAME"
 
 
 class Own:
@@ -123,6 +124,6 @@ class Own:
         while self.authority is not None:
             try:
                 await asyncio.to_thread(self.authority.renew_own, time.time())
-            except (OSError, ValueError) as error:
+            except (OSError, *UNREADABLE) as error:
                 log.error("the coordinator's certificate was not renewed: %s", error)
             await asyncio.sleep(RENEW_S)

@@ -10,6 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from domo.errors import AccessError
 from domo.names import shown
+from domo_proto.certificates import UNREADABLE
 from domo_proto.identities import dns_names, fingerprint, invited, uris, who
 
 MOST_KEPT = 4096
@@ -24,7 +25,7 @@ class Peer:
     Attributes:
         names: The silos that it is for.
         key: The fingerprint of its key.
-        end: When it ends, seconds since 1970.
+        begin, end: From when until when it is valid, seconds since 1970.
         for_clients: Whether it says that it may be shown by who dials (extended key usage).
         invited: The silo and the nonce, where it belongs to a code; else two empty ones.
         shown: Whose it is, for people.
@@ -32,6 +33,7 @@ class Peer:
 
     names: frozenset[str]
     key: str
+    begin: float
     end: float
     for_clients: bool
     invited: tuple[str, str]
@@ -55,13 +57,15 @@ def read_peer(pem: bytes, named: Mapping[str, str]) -> Peer:
         return Peer(
             frozenset((*dns_names(cert), *by_uri)),
             fingerprint(cert),
+            cert.not_valid_before_utc.timestamp(),
             cert.not_valid_after_utc.timestamp(),
             _for_clients(cert),
             code,
             f"a code for {shown(code[0])[:MOST_ADDRESS]}" if code[0] else who(cert),
         )
-    except ValueError as error:
-        raise AccessError(f"this certificate cannot be read: {shown(error)[:200]}") from None
+    except UNREADABLE as error:
+        why = shown(error)[:200] or type(error).__name__
+        raise AccessError(f"this certificate cannot be read: {why}") from None
 
 
 def _for_clients(cert: x509.Certificate) -> bool:

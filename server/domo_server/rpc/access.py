@@ -27,7 +27,7 @@ from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
 from domo_server.identity.peers import address_of
-from domo_server.rpc.certify import certificate_end
+from domo_server.rpc.certify import note_certificate
 from domo_server.rpc.held import check_rate
 from domo_server.runs.run import Run
 from domo_server.silos.session import NotReady, Session
@@ -212,8 +212,7 @@ class Callers:
         """
         session = self._coordinator.sessions.get(token)
         self._coordinator.guard.speaks_for(session.silo_id)
-        session.certificate_end = certificate_end()  # it may have been renewed
-        session.certificate_end = certificate_end()  # it may have been renewed
+        note_certificate(session)  # it may have been renewed
         check_rate(self._coordinator, session)
         log_context(silo=session.silo_id)
         return session

@@ -3,12 +3,20 @@
 from domo_proto.v1 import federation_pb2 as pb
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.identity.guard import CALL
+from domo_server.silos.session import Session
 
 
-def certificate_end() -> float | None:
-    """When the certificate of the call under way ends, seconds since 1970; None: it showed none."""
+def shows_certificate() -> bool:
+    """Whether the call under way came with a certificate."""
     call = CALL.get()
-    return call.peer.end if call is not None and call.peer is not None else None
+    return call is not None and call.peer is not None
+
+
+def note_certificate(session: Session) -> None:
+    """Write down from when until when the certificate of the call under way is valid."""
+    call = CALL.get()
+    if call is not None and call.peer is not None:
+        session.certificate_begin, session.certificate_end = call.peer.begin, call.peer.end
 
 
 async def certified(coordinator: Coordinator, request: pb.CertifyRequest) -> pb.CertifyResponse:

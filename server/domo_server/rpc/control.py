@@ -32,7 +32,7 @@ from domo_server.rpc.access import (
     refuse,
     seconds,
 )
-from domo_server.rpc.certify import certificate_end, certified
+from domo_server.rpc.certify import certified, note_certificate, shows_certificate
 from domo_server.rpc.held import attend, check_reports, hold
 from domo_server.rpc.offers import offer_of, role_of, why_not
 from domo_server.rpc.words import PHASES, UPLOADS
@@ -80,10 +80,10 @@ class FederationServicer(pb_grpc.FederationServicer):
                 place_of(request.host, context),
                 request.session_before[:64],
                 PRESENCE in request.capabilities,
-                certificate_end() is not None,
+                shows_certificate(),
             ),
         )
-        session.certificate_end = certificate_end()
+        note_certificate(session)
         self._coordinator.expiry.look_at(session)
         return pb.JoinResponse(
             session=session.token,

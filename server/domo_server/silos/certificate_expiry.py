@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from domo_proto.certificates import SOON_S, end_of_file
+from domo_proto.certificates import soon_at, term_of_file, time_left
 from domo_server.silos.session import Session
 from domo_server.silos.sessions import Sessions
 
@@ -30,31 +30,31 @@ class Expiry:
     ):
         self._sessions, self._say, self._clock = sessions, say, clock
         self._said: set[tuple[str | None, float, bool]] = set()
+        self.own_begin = 0.0
         self.own_end: float | None = None
 
     def take_own(self, cert: Path) -> None:
         """The coordinator's certificate, as it is served from now on."""
-        self.own_end = end_of_file(cert, "tls cert")
+        self.own_begin, self.own_end = term_of_file(cert, "tls cert")
 
     def look(self) -> None:
         """Say what is to be said now."""
-        self._check(None, self.own_end, "the coordinator's certificate")
+        self._check(None, self.own_begin, self.own_end, "the coordinator's certificate")
         for session in self._sessions.all():
             if session.phase != "offline":
                 self.look_at(session)
 
     def look_at(self, session: Session) -> None:
         """Say what is to be said of one silo's certificate."""
-        name = session.silo_id
-        self._check(name, session.certificate_end, f"the certificate of {name}")
+        name, begin = session.silo_id, session.certificate_begin
+        self._check(name, begin, session.certificate_end, f"the certificate of {name}")
 
-    def _check(self, silo_id: str | None, end: float | None, what: str) -> None:
+    def _check(self, silo_id: str | None, begin: float, end: float | None, what: str) -> None:
         now = self._clock()
-        if end is None or end - now > SOON_S or (silo_id, end, end <= now) in self._said:
+        if end is None or now < soon_at(begin, end) or (silo_id, end, end <= now) in self._said:
             return
         self._said.add((silo_id, end, end <= now))
-        days = int((end - now) / 86_400)
-        when = "has expired" if end <= now else f"expires in {days} day{'' if days == 1 else 's'}"
+        when = "has expired" if end <= now else f"expires in {time_left(end - now)}"
         mend = "renew it; a new one is read by itself"
         self._say(f"{what} {when}: {mend}", silo_id=silo_id)
 

@@ -79,8 +79,9 @@ class Session:
     not_ready: NotReady | None = None
     resources: Resources | None = None
     log: HeardLog = field(default_factory=HeardLog)
+    certificate_begin: float = 0.0
     certificate_end: float | None = None
-    """Of the certificate that it showed, seconds since 1970."""
+    """Of the certificate that it showed, seconds since 1970; None: it showed none."""
     frames: int = 0
     """Of its transfers that have passed here."""
     attending: int = 0

@@ -1,16 +1,19 @@
 """Who is let in, by name and key, and the codes that let in, once each.
 
 Written by the coordinator and by commands beside it (`domo-server enroll`, `revoke`): every change
-of an admission has a version of its own, above all before it, so that one number says whether
-anything is new.
+of an admission gives its row a number by chance, so that the sum of them says whether anything is
+new. A number that counts up would be given twice by two that change the table at once, and one of
+the changes, a revocation perhaps, would not be seen.
 """
 
+import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from domo_server.store.store import Store, now_text
+from domo_server.store.store import Store, now_text, time_text
 from domo_server.store.tables import admissions, codes
 
 State = Literal["invited", "active", "revoked"]
@@ -28,7 +31,7 @@ class AdmissionRow:
         days: For how long certificates are made; None: none are.
         at: When this was changed.
         by_whom: Who did.
-        version: Above that of all changes before.
+        version: Another one after each change.
     """
 
     silo_id: str
@@ -79,9 +82,9 @@ class Admissions:
         self._store = store
 
     def version(self) -> int:
-        """Of the newest change; 0: there is none."""
+        """Another one after each change, whoever made it; 0: there is no row."""
         with self._store.transaction() as c:
-            return c.execute(select(func.max(admissions.c.version))).scalar() or 0
+            return int(c.execute(select(func.sum(admissions.c.version))).scalar() or 0)
 
     def all(self) -> list[AdmissionRow]:
         """All names, in order."""
@@ -104,10 +107,14 @@ class Admissions:
         until: float | None = None,
         days: float | None = None,
     ) -> None:
-        """Let a name in; a code that it has not used is void, as it has what it needs."""
+        """Let a name in; a code that it has not used is void, as it has what it needs.
+
+        Without `days`, those of a name that certificates were made for stay: they are renewed.
+        """
+        made = {} if days is None else {"until": until, "days": days}
         with self._store.transaction() as c:
             _void(c, silo_id)
-            _put(c, silo_id, by_whom, state="active", key=key, until=until, days=days)
+            _put(c, silo_id, by_whom, state="active", key=key, **made)
 
     def renewed(self, silo_id: str, key: str, until: float) -> bool:
         """A newer certificate for the same key; False: the name is not let in with that key now."""
@@ -116,7 +123,7 @@ class Admissions:
             where = (a.silo_id == silo_id) & (a.state == "active")
             where &= (a.key == key) | a.key.is_(None)
             changed = c.execute(
-                update(admissions).where(where).values(key=key, until=until, version=_next(c))
+                update(admissions).where(where).values(key=key, until=until, version=_new())
             )
             return changed.rowcount == 1
 
@@ -126,6 +133,23 @@ class Admissions:
             _void(c, silo_id)
             c.execute(delete(codes).where(codes.c.silo_id == silo_id))
             _put(c, silo_id, by_whom, state="revoked")
+
+    def let_out(self, by_whom: str, keep: Collection[str], before: float) -> None:
+        """Forget names that were let in by something that does not name them any more.
+
+        Args:
+            by_whom: Let them in.
+            keep: Names that it names now; these count as let in anew.
+            before: Others go that were named last before then, seconds since 1970.
+        """
+        a = admissions.c
+        theirs = (a.by_whom == by_whom) & (a.state == "active")
+        with self._store.transaction() as c:
+            for name in sorted(keep):
+                c.execute(
+                    update(admissions).where(theirs & (a.silo_id == name)).values(at=now_text())
+                )
+            c.execute(delete(admissions).where(theirs & (a.at < time_text(before))))
 
     def invite(self, silo_id: str, by_whom: str, nonce: str, until: float, days: float) -> None:
         """Write down a code; one that was not used before is void.
@@ -177,12 +201,12 @@ def _void(c: Connection, silo_id: str) -> None:
     c.execute(delete(codes).where((codes.c.silo_id == silo_id) & codes.c.used_at.is_(None)))
 
 
-def _next(c: Connection) -> int:
-    return (c.execute(select(func.max(admissions.c.version))).scalar() or 0) + 1
+def _new() -> int:
+    return 1 + secrets.randbelow(2**31 - 1)
 
 
 def _put(c: Connection, silo_id: str, by_whom: str, **values: object) -> None:
-    values |= {"by_whom": by_whom, "at": now_text(), "version": _next(c)}
+    values |= {"by_whom": by_whom, "at": now_text(), "version": _new()}
     where = admissions.c.silo_id == silo_id
     if not c.execute(update(admissions).where(where).values(**values)).rowcount:
         c.execute(insert(admissions).values(silo_id=silo_id, **values))

@@ -8,7 +8,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from domo.errors import ConfigError
-from domo_proto.identities import fingerprint, make_request, new_key, read_request
+from domo_proto.identities import (
+    MOST_REQUEST,
+    dns_names,
+    fingerprint,
+    make_request,
+    new_key,
+    read_request,
+)
+from tests.support.certificates import ODD, signed_request
 
 
 def csr(key: object, *names: str, common_name: str = "") -> bytes:
@@ -40,6 +48,9 @@ def test_a_key_that_is_too_weak_or_of_another_kind_is_refused() -> None:
         rsa.generate_private_key(65537, 1024),
         ed25519.Ed25519PrivateKey.generate(),
         ec.generate_private_key(ec.SECP521R1()),
+        ec.generate_private_key(ec.SECP256K1()),
+        rsa.generate_private_key(3, 2048),
+        rsa.generate_private_key(65537, 4104),
     ):
         with pytest.raises(ConfigError, match="must be P-256"):
             read_request(csr(key, "a"))
@@ -60,4 +71,19 @@ def test_a_request_of_anothers_key_is_refused() -> None:
     except ValueError:
         pytest.skip("the number of the signature cannot be read any more")
     with pytest.raises(ConfigError, match="not signed by its own key"):
+        read_request(pem)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_names_that_cannot_be_read_are_none(odd: str) -> None:
+    """These are errors of their own in `cryptography`, raised when that part is asked for."""
+    pem = signed_request(odd)
+    assert dns_names(x509.load_pem_x509_csr(pem)) == ()
+    assert read_request(pem).names == ("site-a",)
+
+
+def test_a_request_that_is_too_long_is_not_looked_at() -> None:
+    pem = csr(new_key(), *(f"site-{k}" for k in range(2000)))
+    assert len(pem) > MOST_REQUEST
+    with pytest.raises(ConfigError, match=f"at most {MOST_REQUEST} bytes"):
         read_request(pem)

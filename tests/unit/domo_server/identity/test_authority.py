@@ -11,6 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from domo.errors import ConfigError
 from domo_proto.certificates import alternative_names
 from domo_proto.identities import dns_names, fingerprint, invited, new_key
+from domo_server.identity import authority
 from domo_server.identity.authority import (
     CA_DAYS,
     SERVER_DAYS,
@@ -51,9 +52,32 @@ def test_a_ca_that_is_there_stays(pki: Pki) -> None:
     with pytest.raises(ConfigError, match="has a CA already"):
         make_pki(pki, ["other"], "other:1")
     pki.ca.unlink()  # half of one, too
-    with pytest.raises(ConfigError, match="has a CA already"):
+    with pytest.raises(ConfigError, match=r"has files of a CA, and no ca\.pem"):
         make_pki(pki, ["other"], "other:1")
     assert all(p.read_bytes() == data for p, data in before.items() if p != pki.ca)
+
+
+def test_a_try_that_was_cut_off_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no CA before all of it is there."""
+    pki, written = pki_of(tmp_path / "state"), list[Path]()
+    write = authority.write_secret
+
+    def dies(path: Path, data: bytes) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(path)
+        write(path, data)
+
+    monkeypatch.setattr(authority, "write_secret", dies)
+    with pytest.raises(KeyboardInterrupt):
+        make_pki(pki, ["a.example"], "a.example:1")
+    assert not pki.folder.exists()
+    monkeypatch.undo()
+    make_pki(pki, ["a.example"], "a.example:1")
+    assert [path.name for path in pki.folder.parent.iterdir()] == ["pki"]
+    Authority(pki)
 
 
 def test_the_ca_may_sign_ends_only_and_for_ten_years(pki: Pki) -> None:

@@ -8,7 +8,7 @@ import pytest
 from domo.errors import AccessError
 from domo_server.identity import peers
 from domo_server.identity.peers import Peers, address_of, read_peer
-from tests.support.certificates import CLIENT, SERVER, Authority
+from tests.support.certificates import CLIENT, ODD, SERVER, Authority
 
 CODE = "domo:enrol:site-a:n0nce"
 
@@ -83,3 +83,10 @@ def test_the_address_of_a_call() -> None:
         ("unix:/x\ny", ""),
     ):
         assert address_of(Context(None, peer)) == address
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_names_that_cannot_be_read_are_nobodys(odd: str, ca: Authority) -> None:
+    pem = ca.sign(f"odd-{len(odd)}", odd=odd).cert.read_bytes()
+    with pytest.raises(AccessError, match="cannot be read"):
+        read_peer(pem, {})

@@ -17,7 +17,7 @@ def test_each_is_said_once_and_once_more_when_it_has_ended(clock: Clock) -> None
     expiry = Expiry(sessions, lambda text, silo_id: said.append((text, silo_id)), clock)
     for name, days in (("site-a", 20), ("site-b", 100)):
         session = sessions.join(name, "i", None, "trainer", "cpu", "1")
-        session.certificate_end = days * DAY_S
+        session.certificate_begin, session.certificate_end = -100 * DAY_S, days * DAY_S
     sessions.join("site-c", "i", None, "trainer", "cpu", "1")
     for day in (0, 5.9):
         clock.now = day * DAY_S
@@ -36,13 +36,31 @@ def test_each_is_said_once_and_once_more_when_it_has_ended(clock: Clock) -> None
     assert said == [first, ended]
 
 
+def test_a_short_one_ends_soon_in_the_last_third_of_its_time(clock: Clock) -> None:
+    """It is renewed at half of it, and nobody has to look."""
+    sessions, said = Sessions(2.0), list[str]()
+    expiry = Expiry(sessions, lambda text, silo_id: said.append(text), clock)
+    session = sessions.join("site-a", "i", None, "trainer", "cpu", "1")
+    clock.now = 1000 * DAY_S
+    session.certificate_begin, session.certificate_end = clock.now, clock.now + 90.0
+    for seconds in (0, 45, 59):
+        clock.now = 1000 * DAY_S + seconds
+        expiry.look()
+    assert said == []
+    clock.now = 1000 * DAY_S + 61
+    expiry.look()
+    assert said == [
+        "the certificate of site-a expires in 29 s: renew it; a new one is read by itself"
+    ]
+
+
 def test_the_coordinators_own_and_a_silo_that_left(clock: Clock) -> None:
     sessions, said = Sessions(2.0), list[str]()
     session = sessions.join("site-a", "i", None, "trainer", "cpu", "1")
     session.certificate_end = 1.5 * DAY_S
     sessions.leave(session)
     expiry = Expiry(sessions, lambda text, silo_id: said.append(text), clock)
-    expiry.own_end = 1.5 * DAY_S
+    expiry.own_begin, expiry.own_end = -100 * DAY_S, 1.5 * DAY_S
     expiry.look()
     assert said == [
         "the coordinator's certificate expires in 1 day: renew it; a new one is read by itself"
