@@ -1,11 +1,13 @@
 """A coordinator and four silos, real processes that can be killed and started again."""
 
 import contextlib
+import fcntl
 import json
 import os
 import random
 import signal
 import socket
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +25,8 @@ COORDINATOR = "coordinator"
 RUN_ID = "1-chaos"
 POLL_S = 0.1
 FRESH_S = 0.1
+TAKEN = Path(tempfile.gettempdir())
+"""Where the locks of ports are that test processes have been given."""
 STOP_S = 60.0
 
 
@@ -37,13 +41,17 @@ def is_fresh(path: Path) -> bool:
 def free_port() -> int:
     """A port that no outgoing connection takes while its owner is dead, nor another test process.
 
-    Those of pytest-xdist have a thousand each.
+    Those of pytest-xdist have a thousand each. Until this process ends no other one that runs tests
+    is given it, of another tree either.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = 20000 + 1000 * (worker % 12)
     for _ in range(100):
         port = random.SystemRandom().randrange(first, first + 1000)
         with socket.socket() as probe, contextlib.suppress(OSError):
+            mine = TAKEN / f"domo-test-port-{os.getuid()}-{port}"
+            lock = os.open(mine, os.O_RDWR | os.O_CREAT, 0o600)  # held until this process ends
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("no port is free")
