@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import json
+import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,9 +57,22 @@ class Machine:
         kept = [p for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".log"]
         return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
 
+    def modes(self) -> dict[str, int]:
+        """Of all that is kept of state."""
+        found = (self.folder / "state").rglob("*")
+        return {f"{p}{'/' * p.is_dir()}": stat.S_IMODE(p.stat().st_mode) for p in found}
+
     def end(self) -> None:
         for process in self._running:
             process.kill()
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    """All commands inherit it."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
 @contextlib.contextmanager
@@ -80,6 +95,7 @@ def enrolled(home: Machine, name: str) -> str:
     return code
 
 
+@pytest.mark.usefixtures("no_umask")
 def test_from_nothing_to_two_silos_that_train_and_a_third_in_the_middle(tmp_path: Path) -> None:
     silos_port, page_port = free_port(), free_port()
     with machines(tmp_path, "home", "north", "south", "east") as (home, north, south, east):
@@ -105,6 +121,12 @@ def test_from_nothing_to_two_silos_that_train_and_a_third_in_the_middle(tmp_path
             return int(runs[0]["rounds_done"])
 
         wait(lambda: rounds() >= 2)
+        for machine in (home, north):
+            wide = {
+                p: oct(m) for p, m in modes(machine).items() if m != (0o600, 0o700)[p[-1] == "/"]
+            }
+            assert not wide, "of files made by all commands, without a umask"
+        assert any(p.endswith("coordinator.db-wal") for p in modes(home))
         keys = {p: d for m in (north, south) for p, d in m.files().items() if "identity" in p}
         keys |= {p: d for m in (north, south) for p, d in m.files().items() if "client.toml" in p}
         keys |= {p: d for p, d in home.files().items() if "/pki/" in p or p.endswith(".toml")}
@@ -123,6 +145,13 @@ def test_from_nothing_to_two_silos_that_train_and_a_third_in_the_middle(tmp_path
         assert [r["round_index"] for r in closed] == list(range(len(closed)))
         with urlopen(f"{url}/events?level=problem", timeout=20) as answer:
             assert [e for e in json.load(answer) if e["kind"] != "no-place"] == []
+
+
+def modes(machine: Machine) -> dict[str, int]:
+    """They come and go while they are looked at."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return machine.modes()
 
 
 def online(url: str) -> set[str]:

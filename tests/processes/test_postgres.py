@@ -1,11 +1,14 @@
 """The metadata in a real PostgreSQL, which the test starts where it is installed."""
 
 import asyncio
+import json
 import os
+import random
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +17,23 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from safetensors.torch import load_file
 
-from domo.errors import CoordinatorUnavailableError, StateError
+from domo.errors import CoordinatorUnavailableError, ProtocolError, StateError
+from domo.meaning.value import Meaning
+from domo.names import MOST_SAID, one_line
 from domo_server import wiring
 from domo_server.app import serve
 from domo_server.config import ServerConfig
+from domo_server.events import kinds
+from domo_server.events.counters import Counters
+from domo_server.events.event_log import EventLog
+from domo_server.events.notifier import Notifier
 from domo_server.store import lock as locking
 from domo_server.store.database import open_database
 from domo_server.store.lock import sole_use
-from domo_server.store.rows import Enrolment
+from domo_server.store.rows import Enrolment, EventRow
 from domo_server.store.store import Store
 from domo_server.store.tables import metadata
+from tests.support.hostile import ALPHABETS, hostile
 from tests.support.live.coordinator import Coordinator, coordinator
 from tests.support.live.silos import agents, options
 from tests.support.older_database import take_back
@@ -142,6 +152,35 @@ def test_what_peers_may_say_has_room(database: str) -> None:
     store.save_silo("a", device="c\0pu", **values)
     assert (store.silo("a").device, store.events_after(0, 1)[0].text) == ("cpu", "said")
     store.close()
+
+
+def test_texts_that_lead_astray_are_kept_and_come_back_as_lines(
+    server: Server, database: str, tmp_path: Path
+) -> None:
+    """What a silo writes, by way of the gates and past them; half characters and zeros too."""
+    rng = random.Random(5)
+    texts = [hostile(rng, name) for name in ALPHABETS for _ in range(20)]
+    texts += ["a\0b", "\ud800", "\udfff\ud800 x", "\U0010ffff", "\0" * 400, "\ud83d\ude00"]
+    for url in (f"sqlite:///{tmp_path / 'texts.db'}", database):
+        store = Store(open_database(url))
+        kept = asyncio.run(_said(store, texts))
+        assert [event.text for event in kept] == [one_line(text, MOST_SAID) for text in texts]
+        for number, text in enumerate(texts):
+            store.add_event("note", text, silo_id=f"s-{number}")
+            store.save_silo(f"s-{number}", "i", "trainer", text[:128], text[:64])
+            with suppress(ProtocolError):  # JSON can write what the wire cannot
+                meaning = Meaning.from_json(json.dumps({"version": text}))
+                store.enroll("1-r", f"s-{number}", Enrolment("trainer", 1, 1, meaning))
+        assert len(store.all_silos()) == len(store.events_after(len(texts), 1000)) == len(texts)
+        store.close()
+
+
+async def _said(store: Store, texts: list[str]) -> list[EventRow]:
+    log = EventLog(store, Notifier(), Counters())
+    for text in texts:
+        log.say(kinds.SILO_FAILED, text)
+    await log.close()
+    return store.events_after(0, len(texts))
 
 
 def test_silos_are_ordered_byte_by_byte_whatever_the_locale(server: Server) -> None:

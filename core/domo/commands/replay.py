@@ -9,16 +9,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from domo.api.client import DASHBOARD
 from domo.api.transport import Rest
 from domo.commands.run_flags import check_device
 from domo.commands.simulate import run_and_keep
 from domo.errors import ConfigError, ReplayError
-from domo.names import plain
+from domo.names import one_line, plain
 from domo.ops.config_file import validate
 from domo.ops.console import say
 from domo.ops.words import counted
@@ -35,10 +35,14 @@ from domo.trial import load_silo
 TIMEOUT_S = 60.0
 
 
+Line = Annotated[str, AfterValidator(one_line)]
+"""A record may be of anybody."""
+
+
 class RecordedPart(BaseModel):
     """A silo's part in a round."""
 
-    silo_id: str
+    silo_id: Line
     weight: float
     num_steps: int
 
@@ -47,18 +51,18 @@ class RecordedRound(BaseModel):
     """A round."""
 
     round_index: int
-    state: str
+    state: Line
     participants: tuple[RecordedPart, ...]
 
 
 class RecordedRun(BaseModel):
     """What is used of a run's record."""
 
-    run_id: str
+    run_id: Line
     config: RunConfig
-    roster: tuple[str, ...]
+    roster: tuple[Line, ...]
     rounds_done: int
-    checkpoint_digest: str | None = None
+    checkpoint_digest: Line | None = None
 
 
 class Recording(BaseModel):
@@ -161,7 +165,7 @@ def read_recording(source: str) -> Recording:
     """
     try:
         body = json.loads(_read(source))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigError(f"--replay {source}: not JSON") from None
     if not isinstance(body, dict) or not {"run", "rounds"} <= set(body):
         raise ConfigError(

@@ -35,14 +35,14 @@ def _silo_id(**options: Any) -> Column[str]:
 
 
 class Said(TypeDecorator[str]):
-    """Text that peers or people give. PostgreSQL keeps no NUL, so no database gets one."""
+    """Text that peers or people give. PostgreSQL keeps no NUL, and nobody half a character."""
 
     impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
-        """Leave NULs out on the way in."""
-        return None if value is None else value.replace("\0", "")
+        """Leave NULs out on the way in; half a character, which no UTF-8 has, becomes `?`."""
+        return None if value is None else value.replace("\0", "").encode(errors="replace").decode()
 
 
 class SaidLong(Said):

