@@ -1,8 +1,8 @@
 """The part of [server] that is about people: TLS of the page, proxies before it, their log-in."""
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -92,6 +92,41 @@ def is_safe_url(url: str) -> bool:
     if any(c.isspace() or c == "\\" for c in url):
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_local(host))
+
+
+class PageNames(NamedTuple):
+    """The names that the page answers to.
+
+    A page elsewhere can let its own name point here, and so read what needs no credential here (DNS
+    rebinding); what its requests have in `Host` is that name.
+
+    Attributes:
+        known: Without ports, in small letters.
+        is_local: The page is on loopback, and answers to these alone. Else it does to addresses
+            too, and to names without a dot, such as those of containers: nobody outside has one.
+    """
+
+    known: tuple[str, ...]
+    is_local: bool = True
+
+    def has(self, name: str) -> bool:
+        """Whether a name, without a port, is one of them."""
+        return name in self.known or (not self.is_local and _is_of_no_domain(name))
+
+    @property
+    def advice(self) -> str:
+        """What to do for who comes by another name."""
+        names = ", ".join(self.known)
+        use = f"Use one of {names}" if self.is_local else "Open it by its address"
+        return f"{use}; or set dashboard_url in [server] to the URL that people open"
+
+
+def _is_of_no_domain(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return bool(name) and "." not in name and ":" not in name
+    return True
 
 
 def page_host(url: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from domo.errors import ConfigError
-from domo_proto.certificates import check_pair
+from domo_proto.certificates import check_pair, term_of_file
 from domo_server.dashboard_config import DashboardTls
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,13 @@ class PageTls:
         self._stamp = self._looked()
         self._fresh = self.context = _context(files)
         self.context.sni_callback = self._choose
+        self._term = term_of_file(files.cert, "dashboard_tls: cert")
         self._looked_at = clock()
+
+    def term(self) -> tuple[float, float]:
+        """When the certificate that is served from now on begins and ends, seconds since 1970."""
+        self._look()
+        return self._term
 
     def _choose(self, handshake: ssl.SSLObject, _name: str | None, _with: ssl.SSLContext) -> None:
         """Called in every handshake, also where the client names no host."""
@@ -51,6 +57,7 @@ class PageTls:
         self._stamp = stamp  # what is wrong with this pair is said once
         try:
             self._fresh = _context(self._files)
+            self._term = term_of_file(self._files.cert, "dashboard_tls: cert")
         except ConfigError as error:
             logger.warning("%s. The page goes on with the certificate that it has", error)
         else:

@@ -15,6 +15,7 @@ from domo.errors import PortError
 from domo.ops.addresses import is_loopback, joined
 from domo.storage.state_folder import keep_private, lock_folder
 from domo_server.config import DEFAULT_DASHBOARD, ServerConfig
+from domo_server.dashboard_config import PageNames
 from domo_server.identity.credentials import Credentials
 from domo_server.page_tls import PageTls
 from domo_server.people.local import admin_token
@@ -171,19 +172,22 @@ def exposed(config: ServerConfig) -> str:
     )
 
 
-def dashboard_hosts(sock: socket.socket, config: ServerConfig) -> list[str] | None:
-    """The names that the dashboard answers to, without ports; None: any, as it is not on loopback.
+def dashboard_hosts(sock: socket.socket, config: ServerConfig) -> PageNames | None:
+    """The names that the dashboard answers to; None: any, as browsers compare its certificate.
 
     A proxy before it passes on the name that people open: that of `dashboard_url`.
     """
     host, port = sock.getsockname()[:2]
-    if not is_loopback(f"{host}:{port}"):
+    is_here = is_loopback(f"{host}:{port}")
+    if not is_here and config.dashboard_tls is not None:
         return None
     names = {*LOOPBACK_HOSTS, host}
+    if not is_here:
+        names.add(socket.gethostname().lower())
     for url in (f"//{config.dashboard or ''}", config.dashboard_url or ""):
         with contextlib.suppress(ValueError):  # no URL: it is not anybody's name
             names.add(urlsplit(url).hostname or host)
-    return sorted(names)
+    return PageNames(tuple(sorted(names)), is_here)
 
 
 def is_proxied(config: ServerConfig) -> bool:

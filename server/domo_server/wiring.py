@@ -152,7 +152,8 @@ async def run(
             metrics.text,
             config.trusted_proxies,
             open_to=reading_open_to(
-                config.open_reading, hosts is not None and not is_proxied(config)
+                config.open_reading,
+                hosts is not None and hosts.is_local and not is_proxied(config),
             ),
             cookie_name=cookie_name(str(config.state_dir.resolve())),
             events=coordinator.events,
@@ -175,6 +176,8 @@ async def run(
 
         guarding = asyncio.create_task(coordinator.guard.watch(), name="guard")
         ending.callback(guarding.cancel)
+        if held.page_tls is not None:
+            coordinator.expiry.page_term = held.page_tls.term
         watch = asyncio.create_task(coordinator.expiry.watch(), name="certificates")
         ending.callback(watch.cancel)
         seeing = asyncio.create_task(coordinator.registry.watch(), name="silos seen")

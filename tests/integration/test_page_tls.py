@@ -159,6 +159,30 @@ def test_a_coordinator_with_tls_on_its_page(tmp_path: Path) -> None:
             assert not plain.recv(100).startswith(b"HTTP/1.1 2")
 
 
+def test_the_end_of_the_pages_certificate_is_said_in_time_and_of_the_one_that_is_served(
+    tmp_path: Path,
+) -> None:
+    ca = Authority(tmp_path, "ca")
+    soon, later = (ca.sign(f"page-{end}", "127.0.0.1", days=(-10, end)) for end in (3.5, 9))
+    trust = ssl.create_default_context(cafile=str(ca.cert))
+    with (
+        coordinator(tmp_path, dashboard_tls={"cert": soon.cert, "key": soon.key}) as server,
+        httpx.Client(base_url=server.url, verify=trust, timeout=10) as http,
+    ):
+        events = http.get("/api/v1/events?kind=certificate").json()
+    assert [e["text"] for e in events] == [
+        "the page's certificate expires in 3 days: renew it; a new one is read by itself"
+    ]
+    files = DashboardTls(cert=tmp_path / "page.pem", key=tmp_path / "page.key")
+    put(soon, files)
+    tls = PageTls(files)
+    first = tls.term()
+    put(Pair(later.cert, soon.key), files)  # half of a renewal
+    assert tls.term() == first
+    put(later, files)
+    assert tls.term() > first, "without a handshake"
+
+
 def test_a_browser_is_told_to_come_by_tls_again(tmp_path: Path) -> None:
     proxied = {"Host": "domo.example.org", "X-Forwarded-Proto": "https"}
     names = {"dashboard_url": "https://domo.example.org"}

@@ -34,6 +34,7 @@ from domo_server.dashboard import openapi_examples as examples
 from domo_server.dashboard.app import STATIC
 from domo_server.dashboard.errors import faults_by_field
 from domo_server.dashboard.stream import EventTail, StreamHub, parse_event_id
+from domo_server.dashboard_config import PageNames
 from domo_server.events.notifier import Changes
 from domo_server.store.database import open_database
 from domo_server.store.rows import EventRow
@@ -470,7 +471,11 @@ def test_every_failure_has_the_one_shape(app: FastAPI, federation: Federation) -
 
 def test_only_allowed_host_names_are_answered(federation: Federation) -> None:
     app = create_app(
-        federation, federation, PEOPLE, ["localhost", "::1"], open_to=lambda request: True
+        federation,
+        federation,
+        PEOPLE,
+        PageNames(("::1", "localhost")),
+        open_to=lambda request: True,
     )
     for host in ("localhost", "localhost:8080", "LOCALHOST", "[::1]:8080"):
         assert get(app, "/status", headers={"Host": host}).status_code == 200
@@ -482,6 +487,87 @@ def test_only_allowed_host_names_are_answered(federation: Federation) -> None:
             "localhost",
             "dashboard_url",
         )
+
+
+BEYOND = PageNames(("127.0.0.1", "domo.example.org", "localhost"), is_local=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("203.0.113.9:8080", 200),
+        ("[2001:db8::1]:8080", 200),
+        ("localhost:8080", 200),
+        ("domo.example.org", 200),
+        ("DOMO.example.org.:8080", 200),
+        ("coordinator:8080", 200),  # of a container, as Prometheus asks for it
+        ("evil.example", 400),
+        ("203.0.113.9.evil.example:8080", 400),
+        ("evil.domo.example.org", 400),
+        ("evil@203.0.113.9", 200),
+        ("[::1", 400),
+        ("", 400),
+    ],
+)
+def test_beyond_loopback_no_name_of_a_stranger_is_answered(
+    federation: Federation, host: str, status: int
+) -> None:
+    """A page elsewhere could read by its own name what needs no credential (DNS rebinding)."""
+    app = create_app(federation, federation, PEOPLE, BEYOND, open_to=lambda request: True)
+    answer = get(app, "/status", headers={"Host": host})
+    if status == 200:
+        assert answer.status_code == 200
+    else:
+        refused(answer, 400, "bad_host", "by its address", "dashboard_url")
+
+
+def test_a_trusted_proxy_answers_for_the_name_that_it_sends(federation: Federation) -> None:
+    proxies = ("10.0.0.0/8", "127.0.0.0/8")
+
+    def asked(peer: str, names: PageNames = BEYOND) -> int:
+        app = create_app(
+            federation, federation, PEOPLE, names, trusted_proxies=proxies, open_to=lambda _: True
+        )
+        app.state.streams.close()
+
+        async def go() -> int:
+            transport = httpx.ASGITransport(app, client=(peer, 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://other.org") as http:
+                headers = {"X-Forwarded-For": "203.0.113.5"}
+                return (await http.get("/api/v1/status", headers=headers)).status_code
+
+        return asyncio.run(go())
+
+    assert asked("10.0.0.1") == asked("::ffff:10.0.0.1") == 200
+    assert asked("203.0.113.5") == 400
+    for here in ("127.0.0.1", "::ffff:127.0.0.1"):
+        assert asked(here) == 400, "it may be a browser on this machine"
+    assert asked("10.0.0.1", PageNames(("localhost",))) == 400
+
+
+def test_who_gives_no_name_is_no_browser(federation: Federation) -> None:
+    """Such as a health check of a load balancer, which speaks HTTP/1.0."""
+
+    async def asked(names: PageNames) -> int:
+        app = create_app(federation, federation, PEOPLE, names, open_to=lambda request: True)
+        told: list[int] = []
+
+        async def send(message: Any) -> None:
+            told.extend([message["status"]] if "status" in message else [])
+
+        async def receive() -> Any:
+            return {"type": "http.request"}
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/api/v1/status", "query_string": b"",
+            "headers": [], "scheme": "http",
+            "client": ("10.0.0.1", 1), "server": ("10.0.0.2", 8080),
+        }  # fmt: skip
+        await app(scope, receive, send)
+        return told[0]
+
+    assert asyncio.run(asked(BEYOND)) == 200
+    assert asyncio.run(asked(PageNames(("localhost",)))) == 400
 
 
 # ---- changing

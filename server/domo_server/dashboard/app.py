@@ -30,6 +30,7 @@ from domo_server.dashboard.openapi_examples import errors, other
 from domo_server.dashboard.read_routes import read_routes
 from domo_server.dashboard.stream import StreamHub
 from domo_server.dashboard.strict import known_query
+from domo_server.dashboard_config import PageNames
 from domo_server.events.event_log import EventLog
 from domo_server.page_tls import PageTls
 from domo_server.people.people import People
@@ -55,7 +56,7 @@ def create_app(
     read: ReadModel,
     control: Control,
     people: People,
-    allowed_hosts: Sequence[str] | None = None,
+    names: PageNames | None = None,
     metrics: Callable[[], Awaitable[bytes]] | None = None,
     trusted_proxies: Sequence[str] = (),
     *,
@@ -72,8 +73,7 @@ def create_app(
         read: Where everything that is shown comes from.
         control: What the changing routes call.
         people: Who may do what.
-        allowed_hosts: Host names that are answered, without ports, as protection against DNS
-            rebinding; from `domo_server.startup.dashboard_hosts`. None: any.
+        names: That are answered, from `domo_server.startup.dashboard_hosts`; None: any.
         metrics: What /metrics answers; None: there is no such route.
         trusted_proxies: Addresses and networks whose `X-Forwarded-*` headers are believed.
         open_to: Whether somebody without a credential may read.
@@ -94,7 +94,7 @@ def create_app(
     )
     app.state.streams, app.state.gate = streams, gate
     app.add_middleware(Turns)
-    app.add_middleware(Guard, allowed_hosts=allowed_hosts)
+    app.add_middleware(Guard, names=names)
     app.add_middleware(BehindProxies, trusted=trusted_proxies)  # the last one added is outermost
     add_error_handlers(app)
     strangers = [login_routes(gate, "" if provider is None else provider.name)]

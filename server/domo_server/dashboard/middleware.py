@@ -1,6 +1,5 @@
 """What every answer carries, and which Host names are answered at all."""
 
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -8,7 +7,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from domo.ops.addresses import is_local
 from domo_server.dashboard.access.pages import error_page, wants_page
+from domo_server.dashboard.access.peer import BY_PROXY
 from domo_server.dashboard.errors import ApiError, bug
+from domo_server.dashboard_config import PageNames
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -29,7 +30,7 @@ STRICT_TRANSPORT = "max-age=2592000"
 def host_name(host: str) -> str:
     """The name in a Host header, without its port; empty if it is malformed."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
         return ""
 
@@ -37,17 +38,19 @@ def host_name(host: str) -> str:
 class Guard:
     """ASGI middleware: checks the Host header, adds headers, and answers where there is a bug.
 
-    A page elsewhere can point its own name at 127.0.0.1 and so read a server that is bound to
-    loopback (DNS rebinding); its requests carry that name in Host and are refused here.
-
     Args:
         app: The application within.
-        allowed_hosts: Names without ports; None answers to any name.
+        names: That are answered; None: any.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str] | None = None):
-        self._app = app
-        self._allowed = None if allowed_hosts is None else {h.lower() for h in allowed_hosts}
+    def __init__(self, app: ASGIApp, names: PageNames | None = None):
+        self._app, self._names = app, names
+
+    def _answers(self, scope: Scope, given: str | None) -> bool:
+        if self._names is None or self._names.has(host_name(given or "")):
+            return True
+        # browsers always give a name; a proxy answers for its own
+        return not self._names.is_local and (given is None or BY_PROXY in scope)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -73,14 +76,9 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-cache" if static else "no-store")
             await send(message)
 
-        if self._allowed is not None and host not in self._allowed:
-            error = ApiError(
-                400,
-                "bad_host",
-                f"this dashboard does not answer to the name {host!r}. Use one of "
-                f"{', '.join(sorted(self._allowed))}; or set dashboard_url in [server] to the URL "
-                "that people open, if a proxy passes its name on.",
-            )
+        if self._names is not None and not self._answers(scope, asked.get("host")):
+            text = f"this dashboard does not answer to the name {host!r}. {self._names.advice}."
+            error = ApiError(400, "bad_host", text)
             page = error_page(error.message, 400) if wants_page(asked) else error.response()
             await page(scope, receive, send_with_headers)
             return

@@ -1,4 +1,4 @@
-"""When certificates end: those that silos show (mTLS), and the coordinator's own; said in time."""
+"""When certificates end: those that silos show (mTLS), the coordinator's, the page's; in time."""
 
 import asyncio
 import time
@@ -20,6 +20,10 @@ class Expiry:
         sessions: Silos with their certificates' ends.
         say: Records an event of this kind: its text, and `silo_id`.
         clock: Seconds since 1970.
+
+    Attributes:
+        own_begin, own_end: Of the coordinator's certificate, seconds since 1970; None: it has none.
+        page_term: Says the same of the page's.
     """
 
     def __init__(
@@ -29,9 +33,10 @@ class Expiry:
         clock: Callable[[], float] = time.time,
     ):
         self._sessions, self._say, self._clock = sessions, say, clock
-        self._said: set[tuple[str | None, float, bool]] = set()
+        self._said: set[tuple[str, float, bool]] = set()
         self.own_begin = 0.0
         self.own_end: float | None = None
+        self.page_term: Callable[[], tuple[float, float] | None] = lambda: None
 
     def take_own(self, cert: Path) -> None:
         """The coordinator's certificate, as it is served from now on."""
@@ -40,6 +45,8 @@ class Expiry:
     def look(self) -> None:
         """Say what is to be said now."""
         self._check(None, self.own_begin, self.own_end, "the coordinator's certificate")
+        if (page := self.page_term()) is not None:
+            self._check(None, *page, "the page's certificate")
         for session in self._sessions.all():
             if session.phase != "offline":
                 self.look_at(session)
@@ -51,9 +58,9 @@ class Expiry:
 
     def _check(self, silo_id: str | None, begin: float, end: float | None, what: str) -> None:
         now = self._clock()
-        if end is None or now < soon_at(begin, end) or (silo_id, end, end <= now) in self._said:
+        if end is None or now < soon_at(begin, end) or (what, end, end <= now) in self._said:
             return
-        self._said.add((silo_id, end, end <= now))
+        self._said.add((what, end, end <= now))
         when = "has expired" if end <= now else f"expires in {time_left(end - now)}"
         mend = "renew it; a new one is read by itself"
         self._say(f"{what} {when}: {mend}", silo_id=silo_id)

@@ -17,6 +17,8 @@ from domo.ops.addresses import is_local as is_local_host
 OF_PROXIES = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
               "x-real-ip")  # fmt: skip
 """Headers by which a request shows that it has passed a proxy."""
+BY_PROXY = "domo_server.by_proxy"
+"""In the scope of what a trusted proxy on another machine sends: on this one a browser may be."""
 
 
 class BehindProxies:
@@ -43,6 +45,7 @@ class BehindProxies:
         if not self._trusts(peer):
             return {"client": (peer or host, port)}
         headers = Headers(scope=scope)
+        by_proxy = {} if is_local_host(peer or "") else {BY_PROXY: True}
         for hop in reversed(_listed(headers, "x-forwarded-for")):
             before = _plain(hop)
             if before is None:
@@ -53,7 +56,7 @@ class BehindProxies:
         schemes = _listed(headers, "x-forwarded-proto")
         scheme = schemes[-1].lower() if schemes else ""
         known = scheme if scheme in ("http", "https") else scope["scheme"]
-        return {"client": (peer, port), "scheme": known}
+        return {"client": (peer, port), "scheme": known, **by_proxy}
 
     def _trusts(self, address: str | None) -> bool:
         return address is not None and any(ip_address(address) in n for n in self._trusted)

@@ -65,3 +65,22 @@ def test_the_coordinators_own_and_a_silo_that_left(clock: Clock) -> None:
     assert said == [
         "the coordinator's certificate expires in 1 day: renew it; a new one is read by itself"
     ]
+
+
+def test_the_pages_own_too_and_a_new_one_of_it(clock: Clock) -> None:
+    said = list[str]()
+    expiry = Expiry(Sessions(2.0), lambda text, silo_id: said.append(text), clock)
+    begin, end = -100 * DAY_S, 13.5 * DAY_S
+    expiry.page_term = lambda: (begin, end)
+    expiry.own_begin, expiry.own_end = begin, end  # of the same file: both are said
+    expiry.look()
+    expiry.look()
+    mend = "renew it; a new one is read by itself"
+    assert said == [
+        f"the coordinator's certificate expires in 13 days: {mend}",
+        f"the page's certificate expires in 13 days: {mend}",
+    ]
+    end = expiry.own_end = 90 * DAY_S
+    clock.now = 20 * DAY_S
+    expiry.look()
+    assert len(said) == 2
