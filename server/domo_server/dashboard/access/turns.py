@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import Counter
+from collections import OrderedDict, deque
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,8 +14,6 @@ MOST_IN_LINE, MOST_OF_ONE = 100, 20
 """Requests that wait, in all and of one address: further ones are refused, 503."""
 RESTS = 1.0
 """After a time with requests there is one without, so many times as long."""
-LOOK_S = 0.02
-"""How often it is looked whose turn it is."""
 LONGEST_S = 0.2
 """Longest such rest."""
 BEYOND = ("/metrics", "/login", "/logout")
@@ -26,7 +24,8 @@ for it."""
 class Turns:
     """ASGI middleware: a request to the API, or to log in, takes its turn, until its answer begins.
 
-    Who asks one after the other waits for nothing; those of many at once do.
+    Who asks one after the other waits for nothing; those of many at once do. Addresses have their
+    turns one after the other, however many wait of one.
 
     Args:
         app: The application within.
@@ -35,8 +34,9 @@ class Turns:
     def __init__(self, app: ASGIApp):
         self._app = app
         self._busy, self._in_line = 0, 0
-        self._of: Counter[str] = Counter()
+        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._began = self._free_at = 0.0
+        self._after_rest: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -45,7 +45,7 @@ class Turns:
             await self._app(scope, receive, send)
             return
         host = (scope.get("client") or ("",))[0]
-        if self._in_line >= MOST_IN_LINE or self._of[host] >= MOST_OF_ONE:
+        if self._in_line >= MOST_IN_LINE or len(self._lines.get(host, ())) >= MOST_OF_ONE:
             error = ApiError(503, "unavailable", "too many requests at once", {"Retry-After": "1"})
             await error.response()(scope, receive, send)
             return
@@ -68,17 +68,45 @@ class Turns:
             over()
 
     async def _turn(self, host: str) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(host, deque()).append(turn)
         self._in_line += 1
-        self._of[host] += 1
+        self._let_in()
         try:
-            while not self._is_open():  # noqa: ASYNC110 (each test has a loop of its own)
-                await asyncio.sleep(LOOK_S)
-        finally:
-            self._in_line -= 1
-            self._of -= Counter((host,))  # forgets who does not wait
-        if not self._busy:
-            self._began = time.monotonic()
-        self._busy += 1
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._ends()  # its turn had come
+            elif turn in self._lines.get(host, ()):
+                self._lines[host].remove(turn)
+                self._leaves(host)
+            raise
+
+    def _leaves(self, host: str) -> None:
+        self._in_line -= 1
+        if not self._lines[host]:
+            del self._lines[host]
+
+    def _let_in(self) -> None:
+        """Begin the turns that can begin."""
+        while self._lines and self._is_open():
+            host = next(iter(self._lines))
+            turn = self._lines[host].popleft()
+            self._lines.move_to_end(host)
+            self._leaves(host)
+            if turn.cancelled():
+                continue
+            if not self._busy:
+                self._began = time.monotonic()
+            self._busy += 1
+            turn.set_result(None)
+        if self._lines and not self._busy and self._after_rest is None:
+            left = max(0.001, self._free_at - time.monotonic())
+            self._after_rest = asyncio.get_running_loop().call_later(left, self._rested)
+
+    def _rested(self) -> None:
+        self._after_rest = None
+        self._let_in()
 
     def _is_open(self) -> bool:
         now = time.monotonic()
@@ -90,5 +118,6 @@ class Turns:
     def _ends(self) -> None:
         self._busy -= 1
         now = time.monotonic()
-        if not self._busy and self._in_line:
+        if not self._busy and self._lines:
             self._free_at = now + min(RESTS * (now - self._began), LONGEST_S)
+        self._let_in()

@@ -56,7 +56,7 @@ def test_many_at_once_take_turns_and_too_many_are_refused() -> None:
         assert told.count(503) == 30
         assert told.count(200) == MOST_AT_ONCE + MOST_IN_LINE
         assert await ask(app) == 200
-        assert not app._of
+        assert not app._lines
 
     asyncio.run(main())
 
@@ -69,6 +69,19 @@ def test_one_address_leaves_room_in_the_line() -> None:
         assert await ask(app) == 200
         told = await many
         assert told.count(200) == MOST_AT_ONCE + MOST_OF_ONE
+
+    asyncio.run(main())
+
+
+def test_addresses_have_their_turns_one_after_the_other() -> None:
+    async def main() -> None:
+        within = App(0.01)
+        app = Turns(within)
+        many = asyncio.gather(*(ask(app, host="10.0.0.2") for _ in range(MOST_OF_ONE)))
+        await asyncio.sleep(0)
+        assert await ask(app) == 200
+        assert within.answered <= 2 * MOST_AT_ONCE
+        await many
 
     asyncio.run(main())
 
