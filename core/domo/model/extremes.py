@@ -24,7 +24,7 @@ MOST_VALUE = 1e30
 """Of a norm, or of a buffer: what is summed from such values is finite in float32, with room."""
 MOST_MOVED = 1e9
 """Times |x_r| + sqrt(n), as if every entry were 1: one update does not move a model so far."""
-FAR = 1e4
+FAR = 1e3
 """Times the norms of the others, where the update also moves the model by `FAR_MOVED`."""
 FAR_MOVED = 10.0
 """Times |x_r|, or, of a model of smaller entries, as if every entry were `SMALL`."""
