@@ -436,3 +436,43 @@ def test_who_logs_in_again_and_again_fills_neither_events_nor_the_database(
     assert [row.name for row in sessions].count("anna") == 5
     assert people._session(others) is not None
     people.close()
+
+
+async def streamed(app: FastAPI, headers: dict[str, str]) -> str:
+    """The first message with a status of a stream that ends after it."""
+    hub = app.state.streams
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+        stream = asyncio.create_task(client.get("/api/v1/stream", headers=headers))
+        while hub._now is None or not hub._now.made:  # noqa: ASYNC110 (nothing tells it)
+            await asyncio.sleep(0.01)
+        hub.close()
+        return (await stream).text
+
+
+@pytest.mark.parametrize("who", ["nobody", *ROLES])
+def test_who_logs_in_is_for_auditors_and_admins(who: str) -> None:
+    federation = Federation()
+    first = federation.event_list[-1]
+    for i, kind in enumerate(("logged-in", "logged-out", "refused-login", "joined"), 1):
+        more = {"event_id": first.event_id + i, "kind": kind, "text": f"{kind} 203.0.113.9"}
+        federation.event_list.append(first.model_copy(update=more))
+    app = made_app(federation, open_to=reading_open_to(True, False))
+    headers = shown(who, "bearer")
+    sees = who in ("auditor", "admin")
+    told = asyncio.run(streamed(made_app(federation, open_to=lambda _: True), headers))
+    assert "joined 203.0.113.9" in told
+    for kind in ("logged-in", "logged-out", "refused-login"):
+        assert (f"{kind} 203.0.113.9" in told) is sees
+        for query, always in (
+            ("", True),
+            (f"?kind={kind}&kind=joined", True),
+            (f"?kind={kind}", 0),
+        ):
+            answer = ask(app, f"GET /api/v1/events{query}", headers)
+            assert (f"{kind} 203.0.113.9" in answer.text) is sees
+            if not sees and not always:
+                assert answer.status_code == (401 if who == "nobody" else 403)
+                assert "role auditor" in answer.text
+            else:
+                assert "joined 203.0.113.9" in answer.text or not always

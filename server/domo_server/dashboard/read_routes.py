@@ -38,9 +38,11 @@ from domo_server.dashboard.strict import (
     LineNumber,
     RoundIndex,
     WhichModel,
+    hidden_from,
     known_kinds,
     known_query,
 )
+from domo_server.people.person import Person
 from domo_server.view.interfaces import ReadModel
 
 PARQUET = "application/vnd.apache.parquet"
@@ -118,10 +120,11 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
 
     @router.get(
         "/events",
-        responses=answer([examples.EVENT, examples.REFUSED]) | errors(422),
+        responses=answer([examples.EVENT, examples.REFUSED]) | errors(403, 422),
         tags=["coordinator"],
     )
     async def events(
+        who: Annotated[Person, requires("viewer")],
         kinds: Annotated[Sequence[str], Depends(known_kinds)],
         after: EventId = 0,
         limit: Annotated[
@@ -133,8 +136,12 @@ def read_routes(read: ReadModel, streams: StreamHub) -> APIRouter:
             Literal["info", "problem"] | None, Query(description="Only of this level.")
         ] = None,
     ) -> Sequence[Event]:
-        """The newest events, oldest of them first. Ask again with `after` = the last id."""
-        return await read.events(after, limit, run_id, silo_id, kinds, level)
+        """The newest events, oldest of them first. Ask again with `after` = the last id.
+
+        Log-ins, with names and addresses of people, are there for auditors and admins only.
+        """
+        but = hidden_from(who, kinds)
+        return await read.events(after, limit, run_id, silo_id, kinds, level, but)
 
     @router.get(
         "/stream",

@@ -19,6 +19,8 @@ from domo.api.schema import (
     StreamMessage,
 )
 from domo_server.dashboard.errors import ApiError
+from domo_server.events.kinds import OF_PEOPLE
+from domo_server.people.person import Person
 from domo_server.view.interfaces import ReadModel
 
 NUM_RECENT_EVENTS = 100
@@ -49,11 +51,17 @@ class EventTail:
             self._tail.extend(page)
             self._last_id = page[-1].event_id
 
-    def since(self, event_id: int) -> Sequence[Event]:
-        """Events above `event_id`, oldest first, the newest NUM_RECENT_EVENTS at most."""
+    def since(self, event_id: int, *, of_people: bool = False) -> Sequence[Event]:
+        """Events above `event_id`, oldest first, of the newest NUM_RECENT_EVENTS.
+
+        Args:
+            event_id: The id.
+            of_people: Log-ins too.
+        """
         if event_id > self._last_id:  # the id is of another coordinator's log
             event_id = 0
-        return [event for event in self._tail if event.event_id > event_id]
+        new = (event for event in self._tail if event.event_id > event_id)
+        return [event for event in new if of_people or event.kind not in OF_PEOPLE]
 
 
 class _Now(NamedTuple):
@@ -67,7 +75,7 @@ class _Now(NamedTuple):
 
     status: Status
     run: RunDetail | None
-    made: dict[tuple[int, int], tuple[RunDetail | None, int, str]]
+    made: dict[tuple[int, int, bool], tuple[RunDetail | None, int, str]]
 
 
 class StreamHub:
@@ -111,14 +119,18 @@ class StreamHub:
         if len(hosts) >= MOST_LISTENERS or hosts.count(host) >= MOST_OF_ONE:
             text = f"{len(hosts)} listen to live events, {hosts.count(host)} of them from {host}: "
             raise ApiError(503, "unavailable", f"{text}close some", {"Retry-After": "5"})
-        return self.messages(last_event_id, host)
+        person: Person = request.state.person
+        return self.messages(last_event_id, host, of_people=person.may("auditor"))
 
-    async def messages(self, last_event_id: int = 0, host: str = "") -> AsyncGenerator[str, None]:
+    async def messages(
+        self, last_event_id: int = 0, host: str = "", *, of_people: bool = False
+    ) -> AsyncGenerator[str, None]:
         """The text of one stream.
 
         Args:
             last_event_id: The listener knows the events up to this one already.
             host: Where it is.
+            of_people: It may see who logs in.
 
         Yields:
             `status` events, and `alive` events where nothing changes.
@@ -140,7 +152,7 @@ class StreamHub:
                 ended = reader.done()
                 if self._now is not None:
                     now = self._now
-                    last_event_id, text = self._told(now, known, last_event_id)
+                    last_event_id, text = self._told(now, known, last_event_id, of_people)
                     known = now.run
                     yield text
                 if ended:
@@ -153,11 +165,13 @@ class StreamHub:
                 reader.cancel()
                 await asyncio.wait({reader})
 
-    def _told(self, now: _Now, known: RunDetail | None, last_event_id: int) -> tuple[int, str]:
+    def _told(
+        self, now: _Now, known: RunDetail | None, last_event_id: int, of_people: bool
+    ) -> tuple[int, str]:
         """What a listener is told that knows so much, and the last event in it; made once."""
-        key = id(known), last_event_id
+        key = id(known), last_event_id, of_people
         if key not in now.made:
-            events = self._tail.since(last_event_id)
+            events = self._tail.since(last_event_id, of_people=of_people)
             last = events[-1].event_id if events else last_event_id
             told = StreamMessage(status=now.status, run=_untold(now.run, known), events=events)
             text = f"event: status\nid: {last}\ndata: {told.model_dump_json()}\n\n"

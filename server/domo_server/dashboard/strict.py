@@ -3,13 +3,15 @@
 import difflib
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import Query, Request
 
+from domo_server.dashboard.access.gate import HOW
 from domo_server.dashboard.errors import ApiError
-from domo_server.events.kinds import KINDS
+from domo_server.events.kinds import KINDS, OF_PEOPLE
+from domo_server.people.person import ANYBODY, Person
 from domo_server.view.interfaces import Which
 
 MOST_NUMBER = 2**53 - 1
@@ -91,6 +93,22 @@ async def known_kinds(
         if name not in KINDS:
             raise _refusal(f"kind: {name[:64]!r} {not_one_of(name, KINDS, 'kind of event')}")
     return kind or ()
+
+
+def hidden_from(who: Person, asked: Sequence[str]) -> Collection[str]:
+    """The kinds of events that somebody may not see.
+
+    Raises:
+        ApiError: 401 or 403; no other kind is asked for.
+    """
+    if who.may("auditor"):
+        return ()
+    if asked and set(asked) <= OF_PEOPLE:
+        text = f"log-ins are for people with the role auditor. {HOW}"
+        if who is ANYBODY:
+            raise ApiError(401, "unauthorized", text, {"WWW-Authenticate": "Bearer"})
+        raise ApiError(403, "forbidden", text)
+    return OF_PEOPLE
 
 
 def _refusal(what: str) -> ApiError:

@@ -93,6 +93,8 @@ ENDS = {"FINISHED": FINISHED, "FAILED": FAILED, "STOPPED": STOPPED}
 LOGGED_IN = _kind("logged-in")
 LOGGED_OUT = _kind("logged-out")
 REFUSED_LOGIN = _kind("refused-login", "problem", "yellow")
+OF_PEOPLE = frozenset(kind.name for kind in (LOGGED_IN, LOGGED_OUT, REFUSED_LOGIN))
+"""Names and addresses of people: for auditors and admins to see."""
 DISK = _kind("disk", "problem", "red", webhook="disk")
 DESCRIPTORS = _kind("descriptors", "problem", "red")
 CERTIFICATE = _kind("certificate")

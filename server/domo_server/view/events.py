@@ -19,6 +19,7 @@ async def events_of(
     silo_id: str | None,
     kinds: Collection[str],
     level: str | None,
+    but: Collection[str],
 ) -> Sequence[Event]:
     """The newest events above `after` that concern all that is given, oldest first."""
     await log.flush()
@@ -33,6 +34,6 @@ async def events_of(
         run_id,
         silo_id,
         None if wanted is None else sorted(wanted),
-        sorted(problems) if level == "info" else (),
+        sorted({*but, *(problems if level == "info" else ())}),
     )
     return [event_of(row) for row in found]

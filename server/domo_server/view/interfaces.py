@@ -73,8 +73,12 @@ class ReadModel(Protocol):
         silo_id: str | None = None,
         kinds: Collection[str] = (),
         level: str | None = None,
+        but: Collection[str] = (),
     ) -> Sequence[Event]:
-        """The newest events above `after` that concern all that is given, oldest first."""
+        """The newest events above `after` that concern all that is given, oldest first.
+
+        None of the kinds in `but` is among them.
+        """
         ...
 
     async def tests(

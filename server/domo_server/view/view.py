@@ -106,8 +106,7 @@ class CoordinatorView:
         row = await self._row(run_id)
         if row is None:
             return None
-        summary = await self._summary(row)
-        live = self._live(row)
+        summary, live = await self._summary(row), self._live(row)
         return RunDetail(
             **summary.model_dump(),
             config=row.config,
@@ -146,10 +145,11 @@ class CoordinatorView:
         silo_id: str | None = None,
         kinds: Collection[str] = (),
         level: str | None = None,
+        but: Collection[str] = (),
     ) -> Sequence[Event]:
         """The newest events above `after` that concern all that is given, oldest first."""
         return await events_of(
-            self._store, self._c.events, after, limit, run_id, silo_id, kinds, level
+            self._store, self._c.events, after, limit, run_id, silo_id, kinds, level, but
         )
 
     async def tests(

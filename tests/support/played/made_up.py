@@ -143,6 +143,7 @@ class Federation:
         silo_id: str | None = None,
         kinds: Collection[str] = (),
         level: str | None = None,
+        but: Collection[str] = (),
     ) -> Sequence[Event]:
         found = [
             event
@@ -151,6 +152,7 @@ class Federation:
             and (run_id is None or event.run_id == run_id)
             and (silo_id is None or event.silo_id == silo_id)
             and (not kinds or event.kind in kinds)
+            and event.kind not in but
             and (level is None or event.level == level)
         ]
         return found[-limit:]
