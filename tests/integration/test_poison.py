@@ -375,7 +375,7 @@ def norm_scene(folder: Path, act: Callable[[Lab], Any], **settings: Any) -> None
 def test_a_norm_far_above_is_an_event_under_warn(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.send_all(A, B, C)
-        assert await lab.send(D, scale=1000)
+        assert await lab.send(D, scale=100)
         await lab.round_open(1)
         assert await lab.who() == [SILOS]
         (text,) = await lab.events("unusual")
@@ -388,7 +388,7 @@ def test_a_norm_far_above_is_an_event_under_warn(tmp_path: Path) -> None:
 def test_a_norm_far_above_is_nothing_under_off(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.send_all(A, B, C)
-        assert await lab.send(D, scale=1000)
+        assert await lab.send(D, scale=100)
         await lab.round_open(1)
         assert await lab.who() == [SILOS]
         assert await lab.events("unusual") == []
@@ -446,7 +446,7 @@ def test_of_refused_updates_the_disk_keeps_the_last(tmp_path: Path) -> None:
 def test_a_refused_norm_does_not_count_for_the_quorum(tmp_path: Path) -> None:
     async def act(lab: Lab) -> None:
         await lab.send_all(A, B)
-        assert await lab.send(D, scale=1000)
+        assert await lab.send(D, scale=100)
         lab.pass_time(5)
         await lab.look()
         assert lab.run.state.round_index == 0

@@ -54,8 +54,12 @@ class Machine:
 
     def files(self) -> dict[str, str]:
         """SHA-256 of what is kept: identity, configuration, state."""
-        kept = [p for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".log"]
-        return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
+        found = {}
+        for path in self.folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # what is being written is renamed
+                if path.is_file() and path.suffix != ".log":
+                    found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
 
     def modes(self) -> dict[str, int]:
         """Of all that is kept of state."""

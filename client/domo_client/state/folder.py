@@ -138,7 +138,8 @@ class SiloState:
         path, known = self.folder / "work-of", self.knows(address)
         owner = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         if owner != instance_id:
-            if owner or not known:  # an older version has noted the address alone
+            # an older version has noted the address alone, or nothing; it had one id for all
+            if owner or not (known or instance_id == self.instance_id):
                 self._delete_work()
             with suppress(OSError):  # a full disk is found out where it matters
                 replace(path, instance_id.encode())

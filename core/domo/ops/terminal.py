@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from domo.ops.console import write_anything
 from domo.ops.exit_codes import HUNG_UP, TERMINATED
+from domo.stages.stopping import Ended
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,12 @@ def end_in_order() -> None:
     for name in ("stdout", "stderr"):
         if (stream := getattr(sys, name)).isatty():
             setattr(sys, name, _Lossy(stream))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    at_hangup(lambda: sys.exit(HUNG_UP))
+    signal.signal(signal.SIGTERM, lambda *_: _end(TERMINATED))
+    at_hangup(lambda: _end(HUNG_UP))
+
+
+def _end(code: int) -> NoReturn:
+    raise Ended(code)
 
 
 def fill_closed() -> None:

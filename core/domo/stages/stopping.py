@@ -30,6 +30,12 @@ END_S = 10.0
 TWICE_S = 0.3
 """A signal so soon after the first is the same one."""
 ENDS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+
+class Ended(SystemExit):
+    """A signal has ended this program: not what the user's code raises, wherever it is heard."""
+
+
 _sent_again: list[int] = []
 _heard_first: list[int] = []
 

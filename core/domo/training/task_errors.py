@@ -31,6 +31,7 @@ from domo.outside.faults import (
     words_of,
 )
 from domo.outside.text import saying, task_error
+from domo.stages.stopping import Ended
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def task_errors(what: str) -> Iterator[None]:
         raise wrapped from error
     except DomoError:
         raise
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit, Ended):
         raise
     except BaseException as error:
         log.debug("%s", what, exc_info=True)

@@ -9,8 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from domo.errors import TaskError
 from domo.ops import terminal
+from domo.ops.exit_codes import HUNG_UP
 from domo.ops.terminal import at_hangup, output_may_be_lost
+from domo.stages.stopping import Ended
+from domo.training.task_errors import task_errors
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +67,10 @@ def test_what_cannot_be_written_is_lost_and_what_follows_is_not(
         sys.stdout.write("kept\n")
     assert sys.stdout is stream
     assert stream.getvalue() == "kept\n"
+
+
+def test_a_signal_is_no_fault_of_the_users_code() -> None:
+    with pytest.raises(Ended), task_errors("it is slow"):
+        raise Ended(HUNG_UP)
+    with pytest.raises(TaskError, match="it ends"), task_errors("it ends"):
+        sys.exit(HUNG_UP)
