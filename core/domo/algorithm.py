@@ -55,6 +55,9 @@ class LocalSGD(torch.optim.SGD):
     on the buffer m + beta*m_r with the gradient g + (1 - mu_l)*beta*m_r. d is recovered from where
     the weights started and ended; nothing is summed per step.
 
+    `step`, `zero_grad` and the first `add_param_group` are written out: torch's own import its
+    compiler, `torch._dynamo`, which costs every process seconds and over 100 MB.
+
     Args:
         kernel: The method's constants.
         x: The flat vector that holds the weights; x_r when `begin` is called. Shape (n,).
@@ -131,17 +134,56 @@ class LocalSGD(torch.optim.SGD):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for p in self.params:
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-            elif p.grad.is_sparse:  # of nn.Embedding(sparse=True); momentum is dense anyway
-                p.grad = p.grad.to_dense()
+        grads = [self._dense_grad(p) for p in self.params]
         if self.shift is not None:
-            grads = [p.grad for p in self.params if p.grad is not None]
             torch._foreach_add_(grads, self.shift)
-        super().step()
+        buffers = (
+            [self.state[p]["momentum_buffer"] for p in self.params] if self.kernel.mu_l else []
+        )
+        torch._fused_sgd_(  # what torch.optim.SGD(fused=True) comes down to
+            self.params,
+            grads,
+            buffers,
+            weight_decay=self.kernel.wd,
+            momentum=self.kernel.mu_l,
+            lr=self.h,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,  # each has its buffer
+        )
         self.num_done += 1
         return loss
+
+    @staticmethod
+    def _dense_grad(p: Tensor) -> Tensor:
+        grad = p.grad
+        if grad is None:
+            p.grad = grad = torch.zeros_like(p)
+        elif grad.is_sparse:  # of nn.Embedding(sparse=True); momentum is dense anyway
+            p.grad = grad = grad.to_dense()
+        return grad
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As every optimizer does: gradients become None, or zeros."""
+        if not set_to_none:
+            return super().zero_grad(set_to_none=False)
+        for p in self.params:
+            p.grad = None
+        return None
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Take the parameters of the vector; further ones are not the run's.
+
+        Raises:
+            RoundError: These are further ones.
+        """
+        if self.param_groups:
+            raise RoundError(
+                "the local optimizer steps the parameters that the model had as the run began; "
+                "another group would never reach the coordinator"
+            )
+        self.param_groups.append(self.defaults | param_group)
 
     @torch.no_grad()
     def finish(self) -> tuple[Tensor, Tensor | None]:

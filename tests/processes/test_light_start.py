@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def test_help_does_not_load_torch():
     code = "import sys, domo.commands.main; sys.exit('torch' in sys.modules)"
@@ -25,3 +27,34 @@ def test_importing_loads_neither_torch_nor_the_network() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+SIMULATED = """
+import domo
+domo.simulate("digits", num_rounds=2, local_steps=2)
+"""
+DEPLOYED = """
+import contextlib, pathlib, tempfile
+import domo, domo_client.cli, domo_server.testing
+run = {"task": "digits", "num_rounds": 2, "num_silos": 1, "local_steps": 2}
+with tempfile.TemporaryDirectory() as folder:
+    with domo_server.testing.coordinator(run, state_dir=pathlib.Path(folder, "state")) as there:
+        sys.argv = ["domo-client", "--server", there.address, "--name", "a", "--shard", "0/1"]
+        sys.argv += ["--once", "--state-dir", folder + "/a"]
+        with contextlib.suppress(SystemExit):
+            domo_client.cli.main()
+        assert there.rest().runs()[0].state == "FINISHED"
+"""
+COMPILER = "torch._dynamo", "torch._inductor", "sympy", "mpmath", "functorch", "triton"
+OF_IMAGES = ("torchvision",)
+
+
+@pytest.mark.parametrize("run", [SIMULATED, DEPLOYED], ids=["simulated", "deployed"])
+def test_a_run_loads_neither_the_compiler_of_torch_nor_torchvision(run: str) -> None:
+    """Two seconds and 160 MB in every process; torch's optimizers and its switches load it."""
+    code = f"import sys\n{run}\nprint(*{{*sys.modules}} & {{*{COMPILER + OF_IMAGES}}}, sep=' ')"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines()[-1] == ""

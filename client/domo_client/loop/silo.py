@@ -26,8 +26,7 @@ from torch import nn
 import domo
 from domo.errors import ConfigError
 from domo.meaning.value import NOTHING, Meaning
-from domo.model.flat import FlatModel, digest
-from domo.model.layout import Section
+from domo.model.flat import FlatModel
 from domo.outside.text import NO_TEXT, Public
 from domo.stages.now import end
 from domo.stages.watch import Seen, Watch
@@ -235,7 +234,7 @@ class Silo:
         self._watch.follow()
         with task_errors("the model cannot be made ready here"):
             flat = FlatModel(model)
-            frozen = digest(flat.read(Section.FROZEN))
+            frozen = flat.frozen_digest()
         self._offers.check(offer)
         configure_torch(offer.config.threads, flat.vector.device)
         self.connection.data.vectors.expect(flat.layout, page_locked=flat.vector.is_cuda)

@@ -5,6 +5,7 @@ of silos and a restart change nothing.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,10 @@ from domo.training.task_errors import LoadError, load_error, of_deaths
 
 CPU = torch.device("cpu")
 EVAL_BATCH = 256
+WARN = 1
+"""torch's deterministic algorithms where there are any, else a warning."""
+FOR_INDUCTOR = "TORCHINDUCTOR_DETERMINISTIC"
+"""The variable by which torch's compiler is told, too, if it is loaded later."""
 _END = object()
 
 
@@ -46,21 +51,36 @@ def configure_torch(num_threads: int, device: torch.device | None = None) -> Non
     if device is not None and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    _deterministic(WARN)
+
+
+def _deterministic(mode: int) -> None:
+    """As `torch.use_deterministic_algorithms`, which loads torch's compiler to tell it so.
+
+    The compiler costs each process seconds and over 100 MB; one that is loaded is told here, and
+    one that a task's `torch.compile` loads later reads the variable.
+    """
+    torch.set_deterministic_debug_mode(mode)
+    os.environ[FOR_INDUCTOR] = str(int(mode > 0))
+    if (inductor := sys.modules.get("torch._inductor.config")) is not None:
+        inductor.deterministic = mode > 0  # type: ignore[attr-defined]
 
 
 @contextmanager
 def torch_as_it_was(device: torch.device = CPU) -> Iterator[None]:
     """Give back threads, algorithms, random numbers: the process is somebody's notebook or test."""
     threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
-    exact = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    mode, told = torch.get_deterministic_debug_mode(), os.environ.get(FOR_INDUCTOR)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         try:
             yield
         finally:
             torch.set_num_threads(threads)
-            torch.use_deterministic_algorithms(exact, warn_only=warns)
+            _deterministic(mode)
+            if told is None:
+                del os.environ[FOR_INDUCTOR]
+            else:
+                os.environ[FOR_INDUCTOR] = told
             torch.backends.cudnn.benchmark = benchmark
 
 
@@ -88,6 +108,18 @@ def _first_of(batch: Any) -> Any:
     return batch[0]
 
 
+def _lists(plan: Iterable[Sequence[int]]) -> Iterator[list[int]]:
+    """The index lists of a plan.
+
+    Raises:
+        LoadError: What the plan raises.
+    """
+    try:
+        yield from (list(indices) for indices in plan)
+    except Exception as error:
+        raise load_error(error) from error
+
+
 class _Plan:
     """The index lists that a loader draws from now.
 
@@ -99,10 +131,7 @@ class _Plan:
         self.batches: Iterable[Sequence[int]] = ()
 
     def __iter__(self) -> Iterator[list[int]]:
-        try:
-            yield from (list(indices) for indices in self.batches)
-        except Exception as error:
-            raise load_error(error) from error
+        return _lists(self.batches)
 
 
 class BatchLoader:
@@ -129,17 +158,18 @@ class BatchLoader:
         self.dataset, self._num_workers = dataset, num_workers
         self._source = Source(dataset)
         self._plan = _Plan()
-        self._loader = self._fresh()
+        self._loader = self._fresh() if num_workers else None
 
     def _fresh(self) -> DataLoader[Any]:
+        """Processes that load."""
         return DataLoader(
             self._source,
             batch_sampler=self._plan,
             num_workers=self._num_workers,
             collate_fn=as_it_is,
-            persistent_workers=self._num_workers > 0,
-            multiprocessing_context=processes() if self._num_workers else None,
-            worker_init_fn=EndsWithParent(workers.at_start()) if self._num_workers else None,
+            persistent_workers=True,
+            multiprocessing_context=processes(),
+            worker_init_fn=EndsWithParent(workers.at_start()),
             generator=torch.Generator(),
         )
 
@@ -148,23 +178,31 @@ class BatchLoader:
 
     def load(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
         """The batches of a plan, in order."""
+        if self._loader is None:
+            return self._here(plan)
         self._plan.batches = plan
-        with self._dropped_on_error(), in_stage(self._stage):
-            return self._batches(iter(self._loader))
+        with self._dropped_on_error(), in_stage("workers"):
+            return self._by_workers(iter(self._loader))
 
-    def _batches(self, stream: Iterator[Any]) -> Iterator[Any]:
+    def _here(self, plan: Iterable[Sequence[int]]) -> Iterator[Any]:
+        """Batches that this process reads; torch's loader would cost more than a small model."""
+        lists = _lists(plan)
         while True:
-            with self._dropped_on_error(), in_stage(self._stage):
+            with in_stage("batch"):
+                indices = next(lists, None)
+                if indices is None:
+                    return
+                batch = self._source.batch(indices)
+            yield batch
+
+    def _by_workers(self, stream: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            with self._dropped_on_error(), in_stage("workers"):
                 batch = next(stream, _END)
                 if batch is _END:
                     return
-                batch = unpacked(batch) if self._num_workers else batch
+                batch = unpacked(batch)
             yield batch
-
-    @property
-    def _stage(self) -> str:
-        """What who waits for a batch is doing."""
-        return "workers" if self._num_workers else "batch"
 
     def items(self, indices: Sequence[int]) -> Iterator[Any]:
         """Some items, where items are read: by the workers, if there are any."""

@@ -1,22 +1,24 @@
 """Batches without a step: whether the step was forgotten, or was another optimizer's."""
 
-from torch import nn
+from collections.abc import Sequence
+
+from torch import Tensor
 
 
-def num_changes(model: nn.Module) -> int:
+def num_changes(params: Sequence[Tensor]) -> int:
     """How often parameters were changed in place, as torch counts it."""
-    return sum(p._version for p in model.parameters())
+    return sum(p._version for p in params)
 
 
-def no_step(model: nn.Module, changes_before: int, num_batches: int) -> str:
+def no_step(params: Sequence[Tensor], changes_before: int, num_batches: int) -> str:
     """Why no step was counted.
 
     Args:
-        model: What is trained.
+        params: What is trained.
         changes_before: `num_changes` after the last step that was counted.
         num_batches: Batches since then.
     """
-    if num_changes(model) == changes_before:
+    if num_changes(params) == changes_before:
         return f"opt.step() was not called for {num_batches} batches; opt: rnd.optimizer()"
     return (
         f"the optimizer of rnd.optimizer() made no step in {num_batches} batches, and another one "

@@ -204,7 +204,7 @@ class LocalRound:
         at = (n.run_seed, n.silo_id, n.round_index)
         order = random_plan(len(loader), n.batch_size, *at, n.drop_last) if plan is None else plan
         stream, index, last_step_at = loader.load(order), 0, 0
-        weights_at = num_changes(self.model)
+        weights_at = num_changes(self.flat.params)
         begin("step")
         while opt.num_done < n.num_steps:
             if not self._on_step(self, opt.num_done):
@@ -220,9 +220,9 @@ class LocalRound:
             yield to_device(batch, self.device)
             index += 1
             if opt.num_done > done:
-                last_step_at, weights_at = index, num_changes(self.model)
+                last_step_at, weights_at = index, num_changes(self.flat.params)
             if index - last_step_at >= MAX_ACCUMULATION:
-                raise RoundError(no_step(self.model, weights_at, MAX_ACCUMULATION))
+                raise RoundError(no_step(self.flat.params, weights_at, MAX_ACCUMULATION))
         begin("round")
         self._on_step(self, opt.num_done)
 

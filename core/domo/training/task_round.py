@@ -1,8 +1,8 @@
 """One local round of a task: what the agent and the simulation both do."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,11 +15,9 @@ from domo.training.local_round import LocalRound
 from domo.training.round_data import LocalResult
 
 
-@contextmanager
-def autocast(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
+def autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
     """bf16 autocast where asked for."""
-    with torch.autocast(device.type, dtype=dtype) if dtype else nullcontext():
-        yield
+    return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
 
 
 def run_task_round(
@@ -71,7 +69,7 @@ def _round(
             on_gradients(rnd.model)
         opt.step()
         opt.zero_grad()
-        total = loss.detach().double() if total is None else total + loss.detach()
+        total = loss.detach().double() if total is None else total.add_(loss.detach())
     if rnd.abandoned:
         return None
     loss_mean = float(total) / rnd.num_steps if total is not None else math.nan

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from domo import algorithm, fold
 from domo.algorithm import LocalSGD
-from domo.errors import DivergenceError
+from domo.errors import DivergenceError, RoundError
 from domo.methods import METHODS, Hyperparameters, Kernel, make_kernel
 from tests.support.played import replay
 
@@ -201,6 +201,63 @@ def test_a_closure_is_called_with_gradients_on() -> None:
 
     assert opt.step(closure) == 1.25
     assert opt.num_done == 1
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.6])
+def test_a_step_is_one_of_stock_fused_sgd_bit_for_bit(mu: float) -> None:
+    hp = Hyperparameters(0.9, mu, 0.9, 1.0, weight_decay=5e-4)
+    x, draw = torch.linspace(-1, 1, 37), torch.Generator().manual_seed(0)
+    own = LocalSGD(make_kernel("FedAvgLM-Z", hp), x, [x], h=0.1, num_steps=3)
+    y = x.clone()
+    stock = torch.optim.SGD([y], lr=0.1, momentum=mu, weight_decay=5e-4, fused=True)
+    stock.state[y]["momentum_buffer"] = torch.zeros_like(y)
+    own.begin()
+    for _ in range(3):
+        x.grad = torch.randn(37, generator=draw)
+        y.grad = x.grad.clone()
+        own.step()
+        stock.step()
+    assert torch.equal(x, y)
+
+
+def test_it_is_an_optimizer_to_schedulers_and_frameworks() -> None:
+    opt = sgd()
+    assert isinstance(opt, torch.optim.SGD)
+    torch.optim.lr_scheduler.ConstantLR(opt, factor=1.0)
+    assert opt.param_groups[0]["params"] == opt.params
+    assert opt.state_dict()["param_groups"][0]["momentum"] == HALF.local_momentum
+    called = []
+    opt.register_step_post_hook(lambda *given: called.append(given))
+    opt.begin()
+    opt.step()
+    assert len(called) == 1
+
+
+def test_a_loaded_momentum_is_the_one_that_is_stepped_with() -> None:
+    opt = sgd("FedAvgLM-Z", m_r=None)
+    state = opt.state_dict()
+    for entry in state["state"].values():
+        entry["momentum_buffer"] = entry["momentum_buffer"] + 4
+    opt.load_state_dict(state)
+    opt.begin()
+    opt.step()
+    assert opt.x.tolist() == (X0 - 1).tolist()  # eta*mu_l*4
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_are_taken_away_or_become_zero(set_to_none: bool) -> None:
+    opt = sgd()
+    for p in opt.params:
+        p.grad = torch.ones_like(p)
+    opt.zero_grad(set_to_none)
+    grads = [p.grad for p in opt.params]
+    assert all((g is None) == set_to_none for g in grads)
+    assert not any(g.any() for g in grads if g is not None)
+
+
+def test_parameters_that_are_not_the_run_s_are_refused() -> None:
+    with pytest.raises(RoundError, match="would never reach the coordinator"):
+        sgd().add_param_group({"params": [torch.zeros(2)]})
 
 
 def test_mbar_is_not_written_to() -> None:

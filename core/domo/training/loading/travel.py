@@ -7,7 +7,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from domo.stages.orphans import EndsWithParent
 from domo.tasks.base import Collated
@@ -20,7 +20,7 @@ def collate(items: Any) -> Any:
 
 
 class Source(Dataset[Any]):
-    """A dataset that gives whole batches; in a loader process, in the form in which they travel.
+    """A dataset that gives whole batches, and to a loader process in the form in which they travel.
 
     What fails there, packing included, travels as a `LoadError`: torch would make another exception
     of it, or lose the batch and wait for it for ever.
@@ -29,12 +29,18 @@ class Source(Dataset[Any]):
     def __init__(self, dataset: Any):
         self._dataset, self._stacks = dataset, stacks_itself(dataset)
 
+    def batch(self, indices: list[int]) -> Any:
+        """A batch in the process that asks.
+
+        Raises:
+            LoadError: It cannot be had.
+        """
+        try:
+            return self._batch(indices)
+        except (Exception, SystemExit) as error:
+            raise load_error(error) from error
+
     def __getitems__(self, indices: list[int]) -> Any:
-        if get_worker_info() is None:
-            try:
-                return self._batch(indices)
-            except (Exception, SystemExit) as error:
-                raise load_error(error) from error
         try:
             return bytes(ForkingPickler.dumps(self._batch(indices)))
         except (Exception, SystemExit) as error:

@@ -101,3 +101,22 @@ def test_a_byte_view_is_no_copy() -> None:
     assert view.nbytes == 8
     vector[1] = 1.0
     assert bytes(view) == b"\0\0\0\0\0\0\x80?"
+
+
+def test_frozen_parameters_have_the_digest_of_their_copy_and_are_not_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2).half(), nn.Linear(2, 1))
+    for frozen in (*module[0].parameters(), *module[1].parameters()):
+        frozen.requires_grad_(False)
+    module[0].weight.data = torch.randn(3, 2).T  # not contiguous
+    flat = FlatModel(module)
+    expected = digest(flat.read(Section.FROZEN))
+    monkeypatch.setattr("domo.model.flat.torch.cat", None)
+    assert flat.frozen_digest() == expected
+    assert flat.frozen_digests()["0.bias"] == digest(module[0].bias)
+
+
+def test_no_frozen_parameters_have_the_digest_of_nothing() -> None:
+    flat = FlatModel(nn.Linear(2, 2))
+    assert flat.frozen_digest() == digest(flat.read(Section.FROZEN))

@@ -1,6 +1,9 @@
 """Batches are a function of where they are, and come from any kind of dataset."""
 
 import itertools
+import os
+import sys
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,7 +16,13 @@ from domo.errors import (
     RoundError,
 )
 from domo.outside.faults import NO_SHARED_MEMORY
-from domo.training.batches import BatchLoader, configure_torch, random_plan, to_device
+from domo.training.batches import (
+    BatchLoader,
+    configure_torch,
+    random_plan,
+    to_device,
+    torch_as_it_was,
+)
 from domo.training.task_errors import text_of
 from tests.support.played.one_round import DATA, X, Y, local_round, loss_of, train
 
@@ -79,6 +88,30 @@ def test_configure_torch() -> None:
         assert torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_torch_s_compiler_is_told_whether_it_is_loaded_before_or_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_DETERMINISTIC", "of the user's")
+    loaded = SimpleNamespace(deterministic=False)
+    monkeypatch.setitem(sys.modules, "torch._inductor.config", loaded)
+    with torch_as_it_was():
+        configure_torch(1)
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "1"
+        assert loaded.deterministic
+    assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "of the user's"
+    assert not loaded.deterministic
+    monkeypatch.delenv("TORCHINDUCTOR_DETERMINISTIC")
+    with torch_as_it_was():
+        configure_torch(1)
+    assert "TORCHINDUCTOR_DETERMINISTIC" not in os.environ
+
+
+def test_this_process_reads_batches_without_torch_s_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("domo.training.batches.DataLoader", None)
+    assert len(list(BatchLoader(DATA).sequential(4))) == 3
 
 
 class Pair(NamedTuple):
