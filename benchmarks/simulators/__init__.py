@@ -16,7 +16,7 @@ local momentum and server momentum, as one would write them down:
     indexed    batches are rows of a tensor in memory: inputs[order[i : i + b]]
     loader     torch's DataLoader over a TensorDataset, shuffle=True
 
-A further contender is a row of `contenders.CONTENDERS`: a function that trains and calls `turn(steps)` after
-each round. What cannot be imported here is a command that speaks the same lines on its standard
-input and output (`Turns`).
+A further contender is a row of `contenders.CONTENDERS`: a function that trains and calls
+`turn(steps)` after each round. What cannot be imported here is started by such a function as a
+command, and its rounds are said for it.
 """
