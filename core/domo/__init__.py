@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         TaskError,
         TransportError,
     )
+    from domo.history.comparison import HistoryComparison, compare
+    from domo.history.history import History
     from domo.inputs.form import InputForm
     from domo.meaning.measure import meaning_of
     from domo.meaning.value import Meaning
@@ -66,6 +68,8 @@ __all__ = [
     "DeadlineError",
     "DivergenceError",
     "DomoError",
+    "History",
+    "HistoryComparison",
     "IncompleteRoundError",
     "InputForm",
     "LayoutMismatchError",
@@ -88,6 +92,7 @@ __all__ = [
     "TransportError",
     "__version__",
     "classification_sums",
+    "compare",
     "cross_entropy_loss",
     "load_card",
     "load_task",
@@ -110,6 +115,8 @@ _HOME = {
     "DeadlineError": "domo.errors",
     "DivergenceError": "domo.errors",
     "DomoError": "domo.errors",
+    "History": "domo.history.history",
+    "HistoryComparison": "domo.history.comparison",
     "IncompleteRoundError": "domo.errors",
     "InputForm": "domo.inputs.form",
     "LayoutMismatchError": "domo.errors",
@@ -131,6 +138,7 @@ _HOME = {
     "TaskError": "domo.errors",
     "TransportError": "domo.errors",
     "classification_sums": "domo.tasks.base",
+    "compare": "domo.history.comparison",
     "cross_entropy_loss": "domo.tasks.base",
     "load_card": "domo.model.model_file",
     "load_task": "domo.tasks",

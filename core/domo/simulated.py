@@ -1,16 +1,25 @@
 """What a simulation hands out: a record of each model, and where the run ended."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from domo.errors import ConfigError
+from domo.history.history import History
+from domo.history.records import Round, RunFacts, SiloRound, Test
+from domo.metrics.names import direction
 from domo.model.flat import digest_all
 from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
 from domo.ops.words import counted
+from domo.run_config import RunConfig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,9 @@ class SimulationResult:
     """Where a run ended: x_R, m_R, mbar_R, all other sections, x_{R-1}, a record of each x_i.
 
     `best` is the best model as a coordinator keeps it, `best_index` which it is, `best_value` its
-    number of `primary_metric`. `stopped` says why the run ended before its last round.
+    number of `primary_metric`. `stopped` says why the run ended before its last round. `history`
+    are the records as the simulator made them; `to_history` has the same numbers with units, as
+    tables and as a picture, and `to_pandas`, `plot`, ... are its.
     """
 
     layout: Layout
@@ -110,6 +121,7 @@ class SimulationResult:
     best_index: int | None = None
     best_value: float | None = None
     stopped: str | None = None
+    facts: RunFacts | None = None
 
     def __repr__(self) -> str:
         """One line, as a notebook shows what a cell gives."""
@@ -163,6 +175,44 @@ class SimulationResult:
         """x_R and all else that the model has, for `load_state_dict`."""
         return self.layout.state_dict(self.vectors)
 
+    def to_history(self) -> History:
+        """The run as a coordinator's history would have it; what only a coordinator sees is None.
+
+        Losses and times of single silos and bytes on the wire are not measured here.
+        """
+        facts = self.facts or RunFacts()
+        metric = self.primary_metric or facts.primary_metric
+        return history_of(
+            self.history,
+            replace(
+                facts,
+                detail=self.stopped or "",
+                digest=self.checkpoint_digest,
+                primary_metric=metric,
+                better=facts.better or (direction(metric) if metric else None),
+                best_index=self.best_index,
+                best_value=self.best_value,
+            ),
+        )
+
+    def to_pandas(self) -> "DataFrame":
+        """`History.to_pandas` of `to_history`: a row for each model and the round that made it."""
+        return self.to_history().to_pandas()
+
+    def silos_to_pandas(self) -> "DataFrame":
+        """`History.silos_to_pandas` of `to_history`: a row for each silo and model."""
+        return self.to_history().silos_to_pandas()
+
+    def plot(
+        self, metric: str | None = None, ax: "Axes | None" = None, *, silos: bool = False
+    ) -> "Axes":
+        """`History.plot` of `to_history`: a number over the rounds."""
+        return self.to_history().plot(metric, ax, silos=silos)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.to_history()._repr_html_()
+
     @property
     def accuracies(self) -> list[float]:
         """Test accuracy of each server model that was tested, from x_0 on."""
@@ -171,3 +221,55 @@ class SimulationResult:
     def save(self, path: Path | str, *, best: bool = False) -> None:
         """Write x_R, or the best model, as a safetensors file that a run could start from."""
         save_model(Path(path), self.layout, self.best_vectors if best else self.vectors)
+
+
+def facts_of(config: RunConfig, mode: str = "exact") -> RunFacts:
+    """What a configuration says of a run as a whole.
+
+    Args:
+        config: Of the run.
+        mode: How it was computed.
+    """
+    metric = config.primary_metric
+    return RunFacts(
+        title=config.title,
+        method=config.method,
+        task=config.task,
+        seed=config.seed,
+        num_silos=config.expected_silos,
+        num_rounds=config.num_rounds,
+        mode=mode,
+        primary_metric=metric,
+        better=None if metric is None else config.better_of(metric),
+    )
+
+
+def history_of(records: Sequence[ModelRecord], facts: RunFacts) -> History:
+    """Records of a simulation as a history.
+
+    Args:
+        records: From x_0 on. A round in which no silo took part has made nothing.
+        facts: What is said of the run as a whole.
+    """
+    rounds, before = [], None
+    for record in records:
+        made_by = record.made_by
+        if made_by is not None and made_by is not before:
+            silos = map(SiloRound, made_by.participants, made_by.steps)
+            logged = dict(made_by.train_metrics)
+            rounds.append(
+                Round(
+                    record.model_index - 1,
+                    tuple(silos),
+                    made_by.local_lr,
+                    made_by.train_loss,
+                    logged,
+                )
+            )
+        before = made_by
+    tests = [
+        Test(r.model_index, dict(r.metrics), {k: dict(v) for k, v in r.silos.items()}, r.notes)
+        for r in records
+        if r.metrics or r.silos
+    ]
+    return History(facts, tuple(rounds), tuple(tests))

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from domo.errors import ConfigError
 from domo.meaning.measure import of_task
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.simulated import ModelRecord, SimulationResult
+from domo.simulated import ModelRecord, SimulationResult, facts_of
 from domo.simulation import SimulatedSilo
 from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task
@@ -33,9 +34,10 @@ Data = Mapping[str, Dataset[Any] | tuple[Dataset[Any], Dataset[Any] | None]]
 
 
 def simulate(
-    task: Task | str | None = None,
+    what: RunConfig | Task | str | None = None,
     data: Data | Path | str = "data",
     *,
+    task: Task | str | None = None,
     config: RunConfig | None = None,
     device: str | torch.device = "cpu",
     on_model: Callable[[ModelRecord], None] | None = None,
@@ -45,24 +47,30 @@ def simulate(
 
         result = domo.simulate("digits", method="DOMO", num_rounds=10)
         result = domo.simulate(MyTask(), {"a": (train_a, test_a), "b": (train_b, test_b)})
-        print(result.accuracies)
+        result = domo.simulate(domo.RunConfig(task="digits", num_rounds=5), seed=1)
+        result.plot()
         model.load_state_dict(result.state_dict)
 
     Args:
-        task: A named task, `module:Class`, or an object of one's own; that of `config` by default,
-            or else digits.
+        what: The run as a `RunConfig`, or its task; the same as `config`, or `task`.
         data: The datasets of each silo by name; or the task's folder, of which each silo gets a
             shard.
+        task: A named task, `module:Class`, or an object of one's own; that of `config` by default,
+            or else digits.
         config: The run; its settings are the defaults of those that follow.
         device: Where silos compute.
         on_model: Called with the record of each server model, once it is tested.
         settings: Fields of `RunConfig`; by default 4 silos and 15 rounds.
+
+    Returns:
+        The model, and the history of the run: tables, a plot, what a notebook shows.
 
     Raises:
         ConfigError: A setting is wrong; names it.
         TaskError: The task or its data cannot be used.
         DivergenceError: Non-finite numbers; names the round and the silo.
     """
+    task, config = _told_apart(what, task, config)
     base = DEFAULTS if config is None else config.model_dump(exclude_unset=True)
     if task is not None:
         settings["task"] = task if isinstance(task, str) else name_of(task)
@@ -83,7 +91,34 @@ def simulate(
         result = simulation.simulate(config, made, silos, device=device, on_model=on_model)
     if result.untested:
         log.warning("%s", result.untested)
-    return result
+    return replace(result, facts=facts_of(config))
+
+
+def _told_apart(
+    what: RunConfig | Task | str | None, task: Task | str | None, config: RunConfig | None
+) -> tuple[Task | str | None, RunConfig | None]:
+    """The task and the run, where one of them may have come first.
+
+    Raises:
+        ConfigError: One of them came twice, or is neither.
+    """
+    if isinstance(what, RunConfig):
+        if config is not None:
+            raise ConfigError("domo.simulate: two configurations: the first argument and config=")
+        config, what = what, None
+    elif isinstance(what, type):
+        raise ConfigError(
+            f"domo.simulate: {what.__name__} is a class; give an object: {what.__name__}()"
+        )
+    elif what is not None and not isinstance(what, str) and not hasattr(what, "build_model"):
+        hint = "; settings are given by name, as **settings" if isinstance(what, Mapping) else ""
+        raise ConfigError(
+            "domo.simulate: the first argument is a domo.RunConfig, a task's name, or an object "
+            f"with build_model() and the other methods of a task, not {type(what).__name__}{hint}"
+        )
+    if what is not None and task is not None:
+        raise ConfigError("domo.simulate: two tasks: the first argument and task=")
+    return (task if what is None else what), config
 
 
 def laid_over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class Coordinator:
 def coordinator(
     *runs: RunConfig | Mapping[str, Any],
     task: Task | str | None = None,
-    state_dir: Path | None = None,
+    state_dir: Path | str | None = None,
     **settings: Any,
 ) -> Iterator[Coordinator]:
     """A coordinator that stops with the block, and leaves nothing behind.
@@ -139,7 +139,7 @@ def coordinator(
     """
     with TemporaryDirectory(prefix="domo-coordinator-") as scratch:
         queue = [*runs, *([] if task is None else [short_run(task, Path(scratch))])]
-        with Coordinator(queue, state_dir or Path(scratch) / "state", **settings) as running:
+        with Coordinator(queue, Path(state_dir or Path(scratch) / "state"), **settings) as running:
             yield running
 
 

@@ -34,7 +34,7 @@ def test_a_simulation_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    left = run(block("domo.simulate("))
+    left = run(block("def patients("))
     result = left["result"]
     assert f"{result.accuracies}\n" == capsys.readouterr().out
     assert len(result.accuracies) == 4
@@ -72,7 +72,7 @@ def test_a_model_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_rest_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = block("Coordinator(")
+    code = block("coordinator.submit(")
     with testing.coordinator() as coordinator:
         monkeypatch.setenv("DOMO_TOKEN", coordinator.token)
         with agents(coordinator.address, ["a", "b"], tmp_path, lambda i: options(shard=(i, 2))):

@@ -26,7 +26,7 @@ def connect(
     server: str,
     silo: str,
     *,
-    state_dir: Path | None = None,
+    state_dir: Path | str | None = None,
     tls: TlsFiles | None = None,
     insecure: bool = False,
     role: str = "trainer",
@@ -99,7 +99,8 @@ def connect(
         watch = Watch(lambda text: on_stuck(f"{silo}: {text}"))
         watch.start()
         failed.callback(watch.stop)
-        folder = state_dir or user_state("the silo's state", "state_dir") / "silos" / silo
+        own = Path(state_dir) if state_dir else None
+        folder = own or user_state("the silo's state", "state_dir") / "silos" / silo
         with in_stage("state"):
             state = SiloState(folder)
         failed.callback(state.close)

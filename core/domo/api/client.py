@@ -16,13 +16,13 @@ from typing import Any, Self
 
 import httpx
 
+from domo.api.live_run import LiveRun
 from domo.api.measured import ModelTables, ModelTest
 from domo.api.schema import (
     ENDED,
     NUM_EVENTS,
     Event,
     RoundRecord,
-    RunDetail,
     RunSummary,
     SiloDetail,
     SiloStatus,
@@ -84,9 +84,9 @@ class Coordinator(Rest):
         """All runs, newest first."""
         return self.get(list[RunSummary], "/runs")
 
-    def run(self, run_id: str) -> RunDetail:
-        """One run."""
-        return self.get(RunDetail, f"/runs/{quoted(run_id)}")
+    def run(self, run_id: str) -> LiveRun:
+        """One run, as it is now; its `history()` has its numbers per round and silo."""
+        return self.get(LiveRun, f"/runs/{quoted(run_id)}").at(self)
 
     def rounds(self, run_id: str, after: int = -1) -> list[RoundRecord]:
         """Its rounds with an index above `after`, oldest first."""
@@ -176,7 +176,7 @@ class Coordinator(Rest):
     def download_model(
         self,
         run_id: str,
-        path: Path,
+        path: Path | str,
         on_bytes: Callable[[int, int | None], None] = lambda done, total: None,
         best: bool = False,
     ) -> Path:
@@ -195,7 +195,7 @@ class Coordinator(Rest):
         Raises:
             OSError: It cannot be written; names the file.
         """
-        route = self.api(f"/runs/{quoted(run_id)}/model")
+        path, route = Path(path), self.api(f"/runs/{quoted(run_id)}/model")
         query = {"which": "best"} if best else {}
         with self.faults(), self.http.stream("GET", route, params=query) as answer:
             self.check(answer)
@@ -220,7 +220,7 @@ class Coordinator(Rest):
                 part.unlink(missing_ok=True)
         return path
 
-    def wait(self, run_id: str, timeout_s: float | None = None) -> RunDetail:
+    def wait(self, run_id: str, timeout_s: float | None = None) -> LiveRun:
         """Wait until a run has ended; how is its `state`.
 
         A coordinator that is away is waited for, PATIENCE_S at most once it has answered.

@@ -95,6 +95,9 @@ class Rest:
             path: Of the list.
             after: Only what has a higher index.
             index: Which attribute that is.
+
+        Raises:
+            ProtocolError: It does not go up: such a list might have no end.
         """
         found: list[T] = []
         while True:
@@ -102,10 +105,13 @@ class Rest:
                 piece = self.get(kind, path, {"after": after, "limit": MAX_PIECE})
             except ConfigError:  # an older coordinator knows no limit
                 return [*found, *self.get(kind, path, {"after": after})]
+            for one in piece:
+                if getattr(one, index) <= after:
+                    raise ProtocolError(not_understood(path, f"{index} does not go up"))
+                after = getattr(one, index)
             found += piece
             if len(piece) != MAX_PIECE:
                 return found
-            after = getattr(piece[-1], index)
 
     def post(self, kind: type[T], path: str, body: Any = None) -> T:
         """Change something."""

@@ -7,19 +7,7 @@ from pathlib import Path
 
 from domo.commands.compare import Comparison
 from domo.errors import ConfigError
-
-STYLES: dict[str, tuple[str, str]] = {
-    "FedAvg": ("#555555", "-"),
-    "FedAvgSM": ("#009E73", "-"),
-    "FedAvgLM": ("#E69F00", "-"),
-    "FedAvgLM-Z": ("#8C6D1F", "--"),
-    "FedAvgSLM": ("#0072B2", "-"),
-    "FedAvgSLM-Z": ("#56B4E9", "--"),
-    "DOMO": ("#D55E00", "-"),
-    "DOMO-S": ("#CC79A7", "--"),
-}
-"""Colour and dash of each line: Okabe and Ito's colours, and a dash for the second of a pair."""
-OTHERS = (("#000000", ":"), ("#6A3D9A", ":"), ("#1B9E77", ":"), ("#A6761D", ":"))
+from domo.history.styles import styles_of
 
 
 def plot(c: Comparison, path: Path) -> None:
@@ -38,7 +26,7 @@ def plot(c: Comparison, path: Path) -> None:
     from matplotlib.ticker import MaxNLocator
 
     scale = 100.0 if c.metric == "accuracy" else 1.0
-    styles = {m: STYLES.get(m, OTHERS[i % len(OTHERS)]) for i, m in enumerate(c.methods)}
+    styles = styles_of(list(c.methods))
     curves = {m: [[scale * v for v in series] for series in c.mean_curve(m)] for m in c.methods}
     fig, ax = pyplot.subplots(figsize=(8.4, 4.9), layout="constrained")
     for m, (mean, std) in curves.items():

@@ -216,7 +216,8 @@ def _in_json(watcher: Watcher) -> RunDetail:
 
 
 def _in_lines(watcher: Watcher) -> RunDetail:
-    run, said, away = watcher.first, time.monotonic(), False
+    run: RunDetail = watcher.first
+    said, away = time.monotonic(), False
     say(
         f"{run.run_id}: {run.method} on {run.task}, "
         f"{counted(run.num_rounds, 'round')}; {run.state.lower()}"

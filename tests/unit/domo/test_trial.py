@@ -4,9 +4,24 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import domo
+from domo.history.records import RunFacts
+from domo.simulated import ModelRecord, RoundRecord, history_of
 from domo.trial import laid_over
+
+
+class Own:
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+    def train_data(self, root: Any, shard: Any) -> Any:
+        raise NotImplementedError
+
+    loss = staticmethod(domo.cross_entropy_loss)
+    evaluate = staticmethod(domo.classification_sums)
+
 
 NAMED = domo.RunConfig(task="digits", num_rounds=1, roster=["b", "a"], local_steps=1)
 
@@ -69,3 +84,63 @@ def test_what_a_notebook_shows_of_a_result_is_a_line() -> None:
     last = made.history[-1].metrics
     line = f"accuracy {last['accuracy']:.4g}, loss {last['loss']:.4g}; best accuracy: x_"
     assert repr(made) == f"<SimulationResult: 1 round, {line}{made.best_index}>"
+
+
+def test_a_configuration_may_come_first() -> None:
+    config = domo.RunConfig(
+        task="digits", num_rounds=1, num_silos=2, local_steps=1, method="FedAvg"
+    )
+    first, named = domo.simulate(config), domo.simulate(config=config)
+    assert first.checkpoint_digest == named.checkpoint_digest
+    assert first.to_history() == named.to_history()
+    held = {s: domo.ArrayDataset(torch.rand(8, 1, 8, 8), torch.arange(8)) for s in ("a", "b")}
+    own = domo.simulate(config, task=Own(), data=held)
+    facts = own.to_history().facts
+    assert (facts.method, facts.num_silos) == ("FedAvg", 2)
+    assert facts.task == "tests.unit.domo.test_trial:Own"
+    assert own.to_history().rounds[0].participants == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("what", "given", "text"),
+    [
+        (NAMED, {"config": NAMED}, "two configurations"),
+        ("digits", {"task": "digits"}, "two tasks"),
+        ({"task": "digits"}, {}, r"not dict; settings are given by name, as \*\*settings"),
+        (5, {}, "the first argument is a domo.RunConfig, a task's name, or an object"),
+        (Own, {}, r"Own is a class; give an object: Own\(\)"),
+    ],
+)
+def test_what_comes_first_is_looked_at(what: Any, given: dict[str, Any], text: str) -> None:
+    with pytest.raises(domo.ConfigError, match=text):
+        domo.simulate(what, **given)
+
+
+def test_the_history_of_a_simulation() -> None:
+    made = domo.simulate(
+        "digits", num_rounds=3, num_silos=3, participation=2, local_steps=2, seed=4
+    )
+    history = made.to_history()
+    records = [r.made_by for r in made.history[1:]]
+    for rnd, record in zip(history.rounds, records, strict=True):
+        assert record is not None
+        assert (rnd.participants, rnd.steps) == (record.participants, record.steps)
+        assert (rnd.local_lr, rnd.train_loss) == (record.local_lr, record.train_loss)
+        assert (rnd.duration_s, rnd.update_bytes) == (None, None)
+    assert [t.metrics for t in history.tests] == [r.metrics for r in made.history]
+    assert history.tests[2].silos == made.history[2].silos
+    facts = history.facts
+    assert (facts.mode, facts.seed, facts.num_silos, facts.num_rounds) == ("exact", 4, 3, 3)
+    assert facts.digest == made.checkpoint_digest
+    assert (facts.best_index, facts.best_value) == (made.best_index, made.best_value)
+    assert made.to_pandas().equals(history.to_pandas())
+    assert made.silos_to_pandas().equals(history.silos_to_pandas())
+    assert made._repr_html_() == history._repr_html_()
+    curve = list(history.curve("accuracy").values())
+    assert curve == made.accuracies
+
+
+def test_a_round_without_silos_is_none() -> None:
+    one = RoundRecord(("a",), (1,), 0.1, 0.5, 0.1)
+    records = [ModelRecord(0, {}, None), ModelRecord(1, {}, one), ModelRecord(2, {}, one)]
+    assert [r.round_index for r in history_of(records, RunFacts()).rounds] == [0]
