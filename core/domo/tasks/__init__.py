@@ -14,6 +14,7 @@ from domo.errors import ConfigError, DomoError, TaskError
 from domo.inputs.images import ImageSettings
 from domo.outside.faults import kind_of_fault
 from domo.outside.text import saying, task_error
+from domo.stages.stopping import Ended
 from domo.tasks import models, named
 from domo.tasks.base import Task
 from domo.tasks.image_task import with_classes, with_images
@@ -158,6 +159,8 @@ def _import(module_name: str, attribute: str) -> ModuleType:
         module = importlib.import_module(module_name)
         hasattr(module, attribute)  # where it is imported at first use
         return module
+    except Ended:
+        raise
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module_name == missing or module_name.startswith(missing + ".")):
@@ -181,7 +184,7 @@ def _instantiate(module: ModuleType, attribute: str, name: str) -> Task:
         )
     try:
         task: Task = factory()
-    except DomoError:
+    except (DomoError, Ended):
         raise
     except (Exception, SystemExit) as error:
         text = f"'{name}' could not be made by {attribute}(): "

@@ -10,6 +10,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from domo.stages.orphans import EndsWithParent
+from domo.stages.stopping import Ended
 from domo.tasks.base import Collated
 from domo.training.task_errors import LoadError, load_error
 
@@ -37,6 +38,8 @@ class Source(Dataset[Any]):
         """
         try:
             return self._batch(indices)
+        except Ended:
+            raise
         except (Exception, SystemExit) as error:
             raise load_error(error) from error
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from domo.ops import terminal
 from domo.ops.exit_codes import HUNG_UP
 from domo.ops.terminal import at_hangup, output_may_be_lost
 from domo.stages.stopping import Ended
+from domo.tasks import load_task
+from domo.training.loading.travel import Source
 from domo.training.task_errors import task_errors
 
 
@@ -74,3 +77,27 @@ def test_a_signal_is_no_fault_of_the_users_code() -> None:
         raise Ended(HUNG_UP)
     with pytest.raises(TaskError, match="it ends"), task_errors("it ends"):
         sys.exit(HUNG_UP)
+
+
+class Slow:
+    """What is the user's, and a signal in it."""
+
+    def __init__(self) -> None:
+        raise Ended(HUNG_UP)
+
+    @staticmethod
+    def __getitems__(indices: list[int]) -> None:
+        raise Ended(HUNG_UP)
+
+
+def test_a_signal_is_none_of_a_task_or_a_dataset_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Ended):
+        load_task(f"{__name__}:Slow")
+    with pytest.raises(Ended):
+        Source(object.__new__(Slow)).batch([0])
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "slow_module.py").write_text(f"from {__name__} import Slow\nSlow()\n")
+    with pytest.raises(Ended):
+        load_task("slow_module:Task")
