@@ -46,6 +46,39 @@ def test_a_simulation_from_python(
     assert all(torch.equal(same[name], t) for name, t in result.state_dict.items())
 
 
+def test_histories_of_simulations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    monkeypatch.chdir(tmp_path)
+    left = run(block("silos_to_pandas()"))
+    assert left["fused"].accuracies[-1] > left["plain"].accuracies[-1]
+    assert "FedAvg: " in capsys.readouterr().out
+    (code,) = [b for name, b in SNIPPETS.items() if name.startswith("README") and "savefig" in b]
+    run(code)
+    assert Path("accuracy.png").stat().st_size > 5000
+    pyplot.close("all")
+
+
+def test_the_history_of_a_live_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = block(".history()")
+    config = domo.RunConfig(name="domo-digits", task="digits", num_rounds=2, num_silos=1)
+    with (
+        testing.coordinator(config) as coordinator,
+        agents(coordinator.address, ["a"], tmp_path, lambda i: options(shard=(i, 1))),
+    ):
+        history = run(code.replace("http://127.0.0.1:8080", coordinator.url))["history"]
+    assert "<History domo-digits: 2 of 2 rounds, accuracy" in capsys.readouterr().out
+    assert history.facts.digest == domo.simulate(config, roster=["a"]).checkpoint_digest
+    assert [r.participants for r in history.rounds] == [("a",), ("a",)]
+    assert all(r.duration_s > 0 and r.update_bytes == 24_360 for r in history.rounds)
+    assert history.rounds[1].silos[0].training_s > 0
+
+
 def test_the_test_of_the_own_task(tmp_path: Path) -> None:
     example.test_own_task_in_a_federation(tmp_path)
 
