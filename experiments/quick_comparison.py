@@ -35,9 +35,9 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from domo import simulation
 from domo.commands.main import app
 from domo.ops.console import say
+from domo.simulating import visit
 from domo.update_format import encode_result
 
 OUT = Path("runs/quick-comparison")
@@ -85,7 +85,7 @@ def compare_dtypes(update_dtype: str, words: list[str]) -> int:
         keys = f'task = "fashion-mnist"\nnum_rounds = 20\nupdate_dtype = "{dtype}"\n'
         config.write_text(f"[[runs]]\n{keys}", encoding="utf-8")
         encoder = without_feedback if rest else encode_result
-        with mock.patch.object(simulation, "encode_result", encoder):
+        with mock.patch.object(visit, "encode_result", encoder):
             names = ",".join(DTYPE_METHODS)
             found[variant] = run(out, ["--config", str(config), "--compare", names, *words])
         if not found[variant]:

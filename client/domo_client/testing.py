@@ -22,7 +22,8 @@ from domo.model.layout import Section
 from domo.ops.console import complain
 from domo.run_config import RunConfig
 from domo.seeds import generator_for
-from domo.simulation import SimulatedSilo, simulate
+from domo.simulating.visit import SimulatedSilo
+from domo.simulation import simulate
 from domo.stages.watch import watched
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, torch_as_it_was

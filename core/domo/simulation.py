@@ -1,13 +1,13 @@
-"""K silos in one process, one after another: the run that a federation must equal bit for bit.
+"""K silos on one machine: the run that a federation must equal bit for bit.
 
 The local round, the fold and the server round are those of the silos and the coordinator; only the
-wire is missing. One module serves all silos in turn: a local round begins by loading every vector
-that a silo holds. `participants` repeats a run that went on without some silos.
+wire is missing. One module serves all silos in turn, or one in each of several processes
+(`domo.simulating`): a local round begins by loading every vector that a silo holds. `participants`
+repeats a run that went on without some silos.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,37 +18,26 @@ from domo.algorithm import inference_scale, num_non_finite, reference_steps, ser
 from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
 from domo.meaning.compare import check_all
-from domo.meaning.value import NOTHING, Meaning
-from domo.metrics.numbers import in_most, notes_on, numbers_of, only_shares, shared_numbers
+from domo.metrics.numbers import in_most, notes_on, numbers_of, shared_numbers
 from domo.metrics.selection import Jury
-from domo.metrics.table import Measured, counts, is_finite
+from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.integers import choose_integers
 from domo.model.layout import Layout, Section
 from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.simulated import Held, ModelRecord, RoundRecord, ServerState, SimulationResult
+from domo.simulating.visit import Broadcast, SimulatedSilo, Visited
+from domo.simulating.visits import Visits
 from domo.tasks.base import Task
-from domo.training.batches import BatchLoader, configure_torch
+from domo.training.batches import configure_torch
 from domo.training.initial import build_initial, build_model
-from domo.training.local_round import LocalRound
 from domo.training.ready import look, look_of
-from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.round_data import LocalResult
 from domo.training.task_errors import task_errors
-from domo.training.task_round import run_task_round
-from domo.update_format import decode, encode_result
+from domo.update_format import decode
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedSilo:
-    """One silo and its data; without training data it only evaluates, and is not on the roster."""
-
-    silo_id: str
-    train: BatchLoader | None
-    evaluation: BatchLoader | None = None
-    meaning: Meaning = NOTHING
 
 
 def simulate(
@@ -61,6 +50,8 @@ def simulate(
     participants: Sequence[Sequence[str]] | None = None,
     on_round: Callable[[Held, SimulationResult], None] | None = None,
     begin: Held | None = None,
+    processes: int | None = 1,
+    tell: Callable[[str], None] = log.info,
 ) -> SimulationResult:
     """Run all rounds of a run, or those that are left of it.
 
@@ -75,9 +66,12 @@ def simulate(
         on_round: Called once a round is closed, with what it takes to go on from there and with
             the result so far.
         begin: What a run held that was interrupted; it goes on from there.
+        processes: Among how many processes the silos are shared out, which gives the same bytes;
+            None: as many as pay.
+        tell: Told in one line where the silos are computed, and why.
 
     Raises:
-        ConfigError: The silos do not fit the run.
+        ConfigError: The silos do not fit the run, or cannot be sent to other processes.
         MeaningMismatchError: Data of one silo mean something else than those of another.
         DivergenceError: Non-finite numbers; names the round and the silo.
     """
@@ -115,20 +109,42 @@ def simulate(
     for note in said_before:
         log.warning("%s", note)
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
-    residuals: dict[str, Tensor | None] = {}
+    frozen = vectors[Section.FROZEN]
+    begin = begin or Held(layout.digest, state, (), {}, None)
+    if begin.layout_digest != layout.digest:
+        raise ConfigError("the model is not that of the run that was interrupted")
+    num_rounds = config.num_rounds if participants is None else len(participants)
+    left = num_rounds - len(begin.history)
+    where = Visits(config, task, flat, silos, layout, frozen, processes, left, tell)
+    notes = frozenset(said_before)
+    with where as visits:
+        return _run_rounds(
+            config, layout, frozen, visits, samples, begin, participants, notes, on_model, on_round
+        )
 
+
+def _run_rounds(
+    config: RunConfig,
+    layout: Layout,
+    frozen: Tensor,
+    visits: Visits,
+    samples: Mapping[str, int],
+    begin: Held,
+    participants: Sequence[Sequence[str]] | None,
+    said_before: Collection[str],
+    on_model: Callable[[ModelRecord], None] | None,
+    on_round: Callable[[Held, SimulationResult], None] | None,
+) -> SimulationResult:
+    """All rounds that are left; arguments are those of `simulate`, and what it has made of them."""
+    roster = list(samples)
+    state, best, history = begin.state, begin.best, list(begin.history)
+    residuals = dict(begin.residuals)
     jury = Jury(config.primary_metric, config.better_of, config.stop_after, config.stop_min_delta)
-    stopped, best = None, None
-    history: list[ModelRecord] = []
-    if begin is not None:
-        if begin.layout_digest != layout.digest:
-            raise ConfigError("the model is not that of the run that was interrupted")
-        state, best, history = begin.state, begin.best, list(begin.history)
-        residuals |= begin.residuals
-        for old in history:
-            if config.evaluates_at(old.model_index):
-                known = in_most(list(old.silos.values())) or None
-                jury.judge(old.model_index, old.metrics, len(old.silos), known)
+    stopped = None
+    for old in history:
+        if config.evaluates_at(old.model_index):
+            known = in_most(list(old.silos.values())) or None
+            jury.judge(old.model_index, old.metrics, len(old.silos), known)
     num_rounds = config.num_rounds if participants is None else len(participants)
     for r in range(len(history), num_rounds + 1):  # the last pass only tests x_R
         if r == num_rounds:
@@ -138,7 +154,9 @@ def simulate(
         else:
             present = [s for s in roster if s in participants[r]]
         steps = {s: config.steps_at(r, s, samples[s]) for s in present}
-        back, kept, measured = _visit_silos(config, task, flat, silos, state, residuals, r, steps)
+        scale = state.made_by.inference_scale if state.made_by else None
+        sent = Broadcast(r, state.x, state.x_prev, state.mbar, state.buffers, scale)
+        back, kept, measured = _gather(visits.visit(sent, steps, residuals), r)
         numbers = numbers_of(measured.values())
         own = {silo_id: numbers_of([told]) for silo_id, told in measured.items()}
         said = (
@@ -166,9 +184,9 @@ def simulate(
             residuals |= kept  # committed with these silos; the others keep theirs
             if on_round:
                 held = Held(layout.digest, state, tuple(history), dict(residuals), best)
-                so_far = _result(layout, vectors[Section.FROZEN], state, list(history), jury, best)
+                so_far = _result(layout, frozen, state, list(history), jury, best)
                 on_round(held, so_far)
-    return _result(layout, vectors[Section.FROZEN], state, history, jury, best, stopped)
+    return _result(layout, frozen, state, history, jury, best, stopped)
 
 
 def _result(
@@ -197,17 +215,10 @@ def _result(
     )
 
 
-def _visit_silos(
-    config: RunConfig,
-    task: Task,
-    flat: FlatModel,
-    silos: Sequence[SimulatedSilo],
-    state: ServerState,
-    residuals: Mapping[str, Tensor | None],
-    r: int,
-    steps: Mapping[str, int],
+def _gather(
+    visits: Iterable[Visited], r: int
 ) -> tuple[dict[str, LocalResult], dict[str, Tensor | None], dict[str, Measured]]:
-    """One round at all silos: updates of those with steps to take, and the test of x_r.
+    """What all silos give in a round.
 
     Returns:
         Updates as they travel, the residuals that follow once they are committed, and what each
@@ -216,41 +227,13 @@ def _visit_silos(
     back: dict[str, LocalResult] = {}
     kept: dict[str, Tensor | None] = {}
     measured: dict[str, Measured] = {}
-    h = config.lr_at(min(r, config.num_rounds - 1))
-    scale = state.made_by.inference_scale if state.made_by else None
-    for silo in silos:
-        evaluation = silo.evaluation if config.evaluates_at(r) else None
-        if silo.silo_id not in steps and evaluation is None:
-            continue
-        numbers = RoundNumbers(
-            silo_id=silo.silo_id,
-            round_index=r,
-            num_rounds=config.num_rounds,
-            num_steps=steps.get(silo.silo_id, 0),
-            local_lr=h,
-            batch_size=config.batch_size,
-            drop_last=config.drop_last,
-            run_seed=config.seed,
-            kernel=config.kernel,
-            inference_scale=scale,
-        )
-        rnd = LocalRound(flat, numbers, state.x, state.x_prev, state.mbar, state.buffers)
-        try:
-            with task_errors(f"round {r + 1}, {silo.silo_id}"):
-                result = run_task_round(task, rnd, silo.train, evaluation)
-            if result is not None:
-                left = residuals.get(silo.silo_id)
-                kept[silo.silo_id] = encode_result(result, left, config.update_dtype)
-                back[silo.silo_id] = result
-        except DivergenceError as error:
-            where = f"round {r + 1}, {silo.silo_id}"
-            raise DivergenceError(f"{where}: {error}", error.count) from error
-        told = {k: one for k, one in only_shares(rnd.evaluation)[0].items() if counts(one)}
-        for name in rnd.evaluation.keys() - told.keys():
-            if not is_finite(rnd.evaluation[name]):
-                log.warning("metric %r of x_%d is not finite at %s", name, r, silo.silo_id)
-        if told:
-            measured[silo.silo_id] = told
+    for one in visits:
+        if one.result is not None:
+            back[one.silo_id], kept[one.silo_id] = one.result, one.residual
+        for name in one.not_finite:
+            log.warning("metric %r of x_%d is not finite at %s", name, r, one.silo_id)
+        if one.measured:
+            measured[one.silo_id] = one.measured
     return back, kept, measured
 
 

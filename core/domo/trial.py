@@ -15,7 +15,7 @@ from domo.meaning.measure import of_task
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulated import ModelRecord, SimulationResult, facts_of
-from domo.simulation import SimulatedSilo
+from domo.simulating.visit import SimulatedSilo
 from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task
 from domo.training.batches import torch_as_it_was
@@ -41,6 +41,7 @@ def simulate(
     config: RunConfig | None = None,
     device: str | torch.device = "cpu",
     on_model: Callable[[ModelRecord], None] | None = None,
+    processes: int | None = 1,
     **settings: Any,
 ) -> SimulationResult:
     """Run a federation in this process, with the bytes that a deployed one ends with.
@@ -60,6 +61,9 @@ def simulate(
         config: The run; its settings are the defaults of those that follow.
         device: Where silos compute.
         on_model: Called with the record of each server model, once it is tested.
+        processes: Among how many processes the silos are shared out, with the same bytes; None: as
+            many as pay. A script that asks for several begins with `if __name__ == "__main__":`,
+            and its task is defined in a module.
         settings: Fields of `RunConfig`; by default 4 silos and 15 rounds.
 
     Returns:
@@ -88,7 +92,9 @@ def simulate(
         names = silo_names(config)
         silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
     with torch_as_it_was(torch.device(device)):
-        result = simulation.simulate(config, made, silos, device=device, on_model=on_model)
+        result = simulation.simulate(
+            config, made, silos, device=device, on_model=on_model, processes=processes
+        )
     if result.untested:
         log.warning("%s", result.untested)
     return replace(result, facts=facts_of(config))

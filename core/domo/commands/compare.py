@@ -5,53 +5,26 @@ for all methods, so methods can be compared seed by seed.
 """
 
 import json
-import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from concurrent.futures import Executor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from rich.table import Table
 
-from domo.errors import ConfigError, DivergenceError
-from domo.inputs.images import ImageSettings
+from domo.errors import ConfigError
 from domo.methods import PAPER_METHODS, canonical_name
 from domo.metrics.names import primary_of
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulated import ModelRecord
-from domo.simulation import SimulatedSilo, simulate
-from domo.stages.orphans import end_quietly
-from domo.tasks import load_task
-from domo.tasks.base import Task
-from domo.trial import PREFIX, shard_silos, silo_names
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What all runs of a comparison share.
-
-    Attributes:
-        config: The run; its method and seed are replaced.
-        root: The task's data.
-        prefix: Silo i is called `{prefix}{i}`, where the run has no roster.
-        device: Where silos compute.
-    """
-
-    config: RunConfig
-    root: Path
-    prefix: str = PREFIX
-    device: str = "cpu"
-
-    def load(self) -> tuple[Task, list[SimulatedSilo]]:
-        """The task and its silos, as the run's seed splits the data."""
-        c = self.config
-        names = silo_names(c, self.prefix)
-        return _load(c.task, c.images, c.classes, self.root, names, c.similarity, c.seed)
+from domo.sweeps.cells import Setting, run_cells, run_one
+from domo.sweeps.engines import processes
 
 
 @dataclass(slots=True)
@@ -134,6 +107,7 @@ def compare(
     seeds: Sequence[int],
     *,
     jobs: int = 1,
+    executor: Executor | None = None,
     on_done: Callable[[str, int, str, float], None] | None = None,
     done: Mapping[tuple[str, int], list[ModelRecord]] = MappingProxyType({}),
     on_run: Callable[[str, int, list[ModelRecord]], None] | None = None,
@@ -145,28 +119,28 @@ def compare(
         methods: Names from the tables of `domo.methods`.
         seeds: One run of each method for each.
         jobs: Processes; any number gives the same bytes.
+        executor: What executes the runs instead, such as Dask's `client.get_executor(pure=False)`;
+            its workers have domo and the data.
         done: The records of runs that need not be run again.
         on_run: Called with method, seed and records of each that was run.
         on_done: Called with method, seed, and the name and final value of the metric.
 
     Raises:
         ConfigError: The runs test nothing, so there is nothing to compare.
+        TransportError: The workers of a run are lost again and again.
         DivergenceError: Names the method and the seed.
     """
     cells = [(m, s) for s in seeds for m in methods]  # seed by seed: silos are loaded once
     whole = {"stop_after": None}  # all runs have all rounds, or their means would not go together
-    configs = [
-        setting.config.model_copy(update={"method": m, "seed": s, **whole}) for m, s in cells
-    ]
-    todo = [
-        Setting(c, setting.root, setting.prefix, setting.device)
-        for cell, c in zip(cells, configs, strict=True)
-        if cell not in done
-    ]
-    made = _map(todo, jobs)
+    configs = {
+        (m, s): setting.config.model_copy(update={"method": m, "seed": s, **whole})
+        for m, s in cells
+    }
+    todo = [cell for cell in cells if cell not in done]
+    made = _run([replace(setting, config=configs[cell]) for cell in todo], jobs, executor)
     out = Comparison(setting.config, "accuracy", tuple(methods), tuple(seeds))
-    for method, seed in cells:
-        history = done.get((method, seed)) or next(made)
+    known = ((cell, done[cell]) for cell in cells if cell in done)
+    for (method, seed), history in chain(known, ((todo[i], records) for i, records in made)):
         if on_run and (method, seed) not in done:
             on_run(method, seed, history)
         tested = [r for r in history if r.metrics]
@@ -184,43 +158,15 @@ def compare(
     return out
 
 
-def _map(todo: Sequence[Setting], jobs: int) -> Iterator[list[ModelRecord]]:
-    if jobs <= 1:
-        yield from map(run_one, todo)
-        return
-    of_its_own, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
-    with ProcessPoolExecutor(jobs, of_its_own, end_quietly) as pool:
-        try:
-            yield from pool.map(run_one, todo)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(multiprocessing.active_children()) - set(others):
-                process.terminate()  # what they compute is for nobody
-            raise
-
-
-def run_one(setting: Setting) -> list[ModelRecord]:
-    """One run of a comparison; in a process of its own where there are several jobs."""
-    c = setting.config
-    task, silos = setting.load()
-    try:
-        return simulate(c, task, silos, device=setting.device).history
-    except DivergenceError as error:
-        raise DivergenceError(f"{c.method}, seed {c.seed}: {error}", error.count) from error
-
-
-@lru_cache(maxsize=1)
-def _load(
-    name: str,
-    images: ImageSettings | None,
-    classes: tuple[str, ...] | None,
-    root: Path,
-    names: tuple[str, ...],
-    similarity: float,
-    seed: int,
-) -> tuple[Task, list[SimulatedSilo]]:
-    task = load_task(name, images, classes)
-    return task, shard_silos(task, root, names, similarity, seed)
+def _run(
+    todo: Sequence[Setting], jobs: int, executor: Executor | None
+) -> Iterator[tuple[int, list[ModelRecord]]]:
+    """The place of each run and its records, as they come."""
+    if executor is not None:
+        return run_cells(todo, lambda: nullcontext(executor))
+    if jobs > 1:
+        return run_cells(todo, partial(processes, jobs), at_once=jobs)
+    return enumerate(map(run_one, todo))
 
 
 def rich_table(c: Comparison) -> Table:

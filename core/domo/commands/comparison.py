@@ -1,17 +1,19 @@
 """What `domo simulate --compare` does: several methods and seeds; a table, numbers and a plot."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from domo.commands import compare, interrupted
-from domo.commands.compare import Setting
 from domo.commands.plot import plot
 from domo.commands.simulate import progress, shown
-from domo.errors import ConfigError
+from domo.errors import ConfigError, TransportError
 from domo.ops.console import console, say
 from domo.ops.words import counted
 from domo.simulated import ModelRecord
 from domo.storage.home import make_results_folder
+from domo.sweeps.cells import Setting
+from domo.sweeps.engines import elsewhere
 
 
 def run_comparison(
@@ -22,8 +24,20 @@ def run_comparison(
     out: Path,
     again: str = "",
     resume: bool = False,
+    on: str | None = None,
 ) -> compare.Comparison:
-    """Several methods and seeds; leaves every number, a table and a plot in `out`."""
+    """Several methods and seeds; leaves every number, a table and a plot in `out`.
+
+    Args:
+        setting: What the runs share.
+        methods: In the order of the table.
+        seeds: One run of each method for each.
+        jobs: Processes of this machine.
+        out: Folder; made if need be.
+        again: The command that goes on, should it be interrupted.
+        resume: Go on with what was interrupted in `out`.
+        on: Where runs are computed instead: see `domo.sweeps.engines.elsewhere`.
+    """
     config = setting.config
     say(
         f"{counted(len(methods), 'method')} x {counted(len(seeds), 'seed')} on {config.task}: "
@@ -34,7 +48,8 @@ def run_comparison(
     began = time.perf_counter()
     place = out / interrupted.PART
     done = interrupted.load_part(place, config) if resume else {}
-    with progress() as bar:
+    executor = nullcontext() if on is None else elsewhere(on, out / "jobs", config.threads)
+    with progress() as bar, executor as workers:
         runs = bar.add_task("runs", total=len(methods) * len(seeds))
 
         def show(method: str, seed: int, metric: str, value: float) -> None:
@@ -48,9 +63,16 @@ def run_comparison(
 
         try:
             result = compare.compare(
-                setting, methods, seeds, jobs=jobs, on_done=show, done=dict(done), on_run=keep
+                setting,
+                methods,
+                seeds,
+                jobs=jobs,
+                executor=workers,
+                on_done=show,
+                done=dict(done),
+                on_run=keep,
             )
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, TransportError):
             num = len(methods) * len(seeds)
             say(f"stopped: {len(done)} of {counted(num, 'run')} done, kept in {out}")
             if done:

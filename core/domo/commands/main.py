@@ -95,12 +95,8 @@ def simulate(
     fusion_coef: Annotated[float | None, typer.Option(help="beta [default: 0.9].")] = None,
     server_lr: Annotated[float | None, typer.Option(help="alpha [default: 1].")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="[default: 0].")] = None,
-    participation: Annotated[
-        int | None, typer.Option(help="S of the K silos in each round [default: all].")
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="uniform or samples [default: uniform].")
-    ] = None,
+    participation: Annotated[int | None, typer.Option(help="S of K [default: all].")] = None,
+    weights: Annotated[str | None, typer.Option(help="Or samples [default: uniform].")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of torch [default: 1].")] = None,
     data: DataRoot = None,
     config: Annotated[
@@ -114,6 +110,8 @@ def simulate(
         str | None, typer.Option(help='`all`, or methods such as "DOMO,FedAvg".')
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes of a comparison.")] = 1,
+    on: Annotated[str | None, typer.Option(help="Compare on dask://HOST:PORT or slurm.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="For the silos of a run.")] = None,
     silo_name_prefix: Annotated[str, typer.Option(help="Silo i is called PREFIXi.")] = "silo-",
     device: Annotated[str, typer.Option(help="Where silos compute, such as cuda.")] = "cpu",
     replay: Annotated[
@@ -135,14 +133,15 @@ def simulate(
         bool, typer.Option("--resume", help="Go on with what Ctrl-C interrupted in --out.")
     ] = False,
 ) -> None:
-    """Run a federation in this process, one silo after another; no network, the same bytes.
+    """Run a federation on this machine; no network, the same bytes.
 
     Without flags: DOMO on real digits, 4 silos that hold mostly different digits, 15 rounds.
     """
     from domo.commands import run_flags
     from domo.commands import simulate as simulate_command
-    from domo.commands.compare import Setting, parse_methods
+    from domo.commands.compare import parse_methods
     from domo.commands.comparison import run_comparison
+    from domo.sweeps.cells import Setting
 
     flags = {
         "method": method,
@@ -171,31 +170,32 @@ def simulate(
 
         beside = {"config": config, "run": run, "compare": compare, "seeds": seeds}
         run_flags.refuse_beside_replay(flags, {**beside, "resume": resume or None})
-        own = silo_data or ()
-        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, device, out, task)
+        own, where = silo_data or (), (device, out, task, processes)
+        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, *where)
         return
     if silo_data or initial_model:
         raise ConfigError("--silo-data and --initial-model belong to --replay")
     chosen = run_flags.make_config(flags, config, run)
-    setting = Setting(chosen, data_root(data), silo_name_prefix, device)
     several = run_flags.parse_seeds(seeds) if seeds else (chosen.seed,)
+    compares = compare is not None or len(several) > 1
+    num = run_flags.num_processes(processes, jobs, on, compares)
+    setting = Setting(chosen, data_root(data), silo_name_prefix, device, num)
     run_flags.check_device(device)
     others: dict[str, Any] = {"config": config, "run": run, "data": data, "out": out}
-    others |= {"seeds": seeds, "compare": compare, "jobs": None if jobs == 1 else jobs}
-    others |= {"device": None if device == "cpu" else device}
+    others |= {"seeds": seeds, "compare": compare, "jobs": None if jobs == 1 else jobs, "on": on}
+    others |= {"processes": processes, "device": None if device == "cpu" else device}
     others |= {"silo_name_prefix": None if silo_name_prefix == "silo-" else silo_name_prefix}
     again = run_flags.typed_again(flags, **others, resume=True)
-    if compare is None and len(several) == 1:
-        only = chosen.model_copy(update={"seed": several[0]})
-        setting = replace(setting, config=only)
-        others |= {"compare": "all", "out": None}
+    if not compares:
+        setting = replace(setting, config=chosen.model_copy(update={"seed": several[0]}))
+        others |= {"compare": "all", "out": None, "processes": None}
         side_by_side = run_flags.typed_again({**flags, "method": None}, **others)
-        place = out or Path("runs") / only.title
+        place = out or Path("runs") / setting.config.title
         simulate_command.run_single(setting, place, side_by_side, again, resume)
         return
     methods = parse_methods(compare) if compare else (chosen.method,)
     place = out or Path("runs") / f"compare-{chosen.task.replace(':', '.')}"
-    run_comparison(setting, methods, several, jobs, place, again, resume)
+    run_comparison(setting, methods, several, jobs, place, again, resume, on)
 
 
 @app.command()

@@ -26,7 +26,7 @@ from domo.remote.token import reader
 from domo.remote.which import find_run
 from domo.run_config import RunConfig
 from domo.simulated import SimulationResult
-from domo.simulation import SimulatedSilo
+from domo.simulating.visit import SimulatedSilo
 from domo.tasks import check_named
 from domo.tasks.base import Shard
 from domo.training.initial import task_of
@@ -102,6 +102,7 @@ def replay_run(
     device: str,
     out: Path | None,
     named: str | None = None,
+    processes: int | None = None,
 ) -> SimulationResult:
     """Run a recorded run again and compare the bytes.
 
@@ -114,6 +115,7 @@ def replay_run(
         device: Where silos compute.
         out: Folder for what is made; `runs/replay-RUN` by default.
         named: The task of one's own that may be imported, as the operator has named it.
+        processes: Of the silos; None: as many as pay.
 
     Raises:
         ConfigError: The record cannot be read, or the data are not those of the run.
@@ -136,7 +138,7 @@ def replay_run(
     )
     parts = [[p.silo_id for p in r.participants] for r in rounds]
     folder = out or Path("runs") / f"replay-{plain(run.run_id)}"
-    result = run_and_keep(config, task, silos, device, folder, parts)
+    result = run_and_keep(config, task, silos, device, folder, parts, processes=processes)
     ours, theirs, r = result.checkpoint_digest, run.checkpoint_digest, len(rounds)
     if theirs is None:
         say(f"the record has no checkpoint_digest to compare with; here it is {ours}")

@@ -136,6 +136,29 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return seeds
 
 
+def num_processes(processes: int | None, jobs: int, on: str | None, compares: bool) -> int | None:
+    """Processes for the silos of each run; None: as many as pay. Compared runs have one each.
+
+    Args:
+        processes: As it was asked for.
+        jobs: Processes for runs.
+        on: Where else runs are computed.
+        compares: Whether there are several runs.
+
+    Raises:
+        ConfigError: Two flags share the same cores out, or one has nothing to share out.
+    """
+    if on is not None and not compares:
+        raise ConfigError("--on is for several runs: give it with --compare or --seeds")
+    if on is not None and jobs > 1:
+        raise ConfigError("--jobs and --on both say where runs are computed: give one")
+    if compares and processes is not None and jobs > 1:
+        raise ConfigError(
+            "--jobs shares the runs of a comparison out, --processes the silos of a run: give one"
+        )
+    return (processes or 1) if compares else processes
+
+
 def check_device(name: str) -> None:
     """See that torch can use a device.
 

@@ -14,7 +14,6 @@ from rich.table import Table
 
 import domo
 from domo.commands import interrupted
-from domo.commands.compare import Setting
 from domo.commands.export import BEST
 from domo.errors import DISK_FULL, DivergenceError, DomoError, code_of
 from domo.metrics.names import main_names, primary_of
@@ -31,10 +30,12 @@ from domo.ops.console import complain, console, in_words, say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulated import Held, ModelRecord, SimulationResult
-from domo.simulation import SimulatedSilo, simulate
+from domo.simulating.visit import SimulatedSilo
+from domo.simulation import simulate
 from domo.stages.stopping import stops
 from domo.stages.watch import watched
 from domo.storage.home import make_results_folder
+from domo.sweeps.cells import Setting
 from domo.tasks.base import Task
 from domo.training.falling_apart import CurvePoint, advice, falls, point
 
@@ -61,7 +62,8 @@ def run_single(
         f"{counted(config.num_rounds, 'round')}, seed {config.seed}"
     )
     task, silos = setting.load()
-    result = run_and_keep(config, task, silos, setting.device, out, again=again, resume=resume)
+    where = setting.device, out, None, again, resume, setting.processes
+    result = run_and_keep(config, task, silos, *where)
     say(f"next:    {side_by_side}    # the paper's eight methods side by side")
     return result
 
@@ -75,6 +77,7 @@ def run_and_keep(
     participants: Sequence[Sequence[str]] | None = None,
     again: str = "",
     resume: bool = False,
+    processes: int | None = None,
 ) -> SimulationResult:
     """Run a simulation, a line for each round, and leave its model and history in `out`.
 
@@ -90,6 +93,7 @@ def run_and_keep(
         participants: The silos of each round, where they are recorded.
         again: The command that goes on; empty: it cannot be gone on with.
         resume: Go on with what was interrupted in `out`.
+        processes: Of the silos; None: as many as pay.
 
     Raises:
         ConfigError: Nothing was interrupted there, or it was another run.
@@ -123,6 +127,8 @@ def run_and_keep(
                     participants=participants,
                     on_round=lambda held, so_far: newest.__setitem__(slice(None), [(held, so_far)]),
                     begin=begin,
+                    processes=processes,
+                    tell=say,
                 )
         except (KeyboardInterrupt, SystemExit, DomoError) as error:
             if newest and again:

@@ -14,6 +14,7 @@ STAGES: Mapping[str, str] = {
     "model": "building its model",
     "device": "moving its model to its device",
     "look": "trying its task on one batch",
+    "silos": "waiting for the processes of its silos",
     "round": "running its own code around a round",
     "plan": "planning its batches",
     "batch": "waiting for a batch of its data",

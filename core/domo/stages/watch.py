@@ -149,9 +149,9 @@ def watched(say: Callable[[str], None]) -> Iterator[None]:
 def where(thread: int, stage: str = "workers") -> str:
     """The place in the user's code, in words; empty: not known."""
     place = None
-    if stage in ("workers", "look", "meaning"):
+    if stage in ("workers", "silos", "look", "meaning"):
         place = workers.where()
-    if place is None and stage != "workers":  # else it is in torch
+    if place is None and stage not in ("workers", "silos"):  # else it is in torch
         place = of_thread(thread)
     return "" if place is None else str(place)
 

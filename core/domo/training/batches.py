@@ -160,6 +160,10 @@ class BatchLoader:
         self._plan = _Plan()
         self._loader = self._fresh() if num_workers else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process it is one that has loaded nothing yet."""
+        return type(self), (self.dataset, self._num_workers)
+
     def _fresh(self) -> DataLoader[Any]:
         """Processes that load."""
         return DataLoader(

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from domo import simulation
 from domo.algorithm import inference_scale, reference_steps, server_round
 from domo.commands.compare import Setting
 from domo.commands.replay import replay_run
@@ -16,6 +15,7 @@ from domo.fold import average
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.run_config import RunConfig, UpdateDtype
+from domo.simulating import visit
 from domo.simulation import simulate
 from domo.training.initial import build_initial, build_model
 from domo.training.local_round import LocalRound
@@ -125,7 +125,7 @@ def test_what_cannot_be_encoded_names_round_and_silo(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise DivergenceError("the update is beyond float32", 3)
 
-    monkeypatch.setattr(simulation, "encode_result", refuse)
+    monkeypatch.setattr(visit, "encode_result", refuse)
     with pytest.raises(DivergenceError, match="round 1, silo-0: the update is beyond") as caught:
         simulate(config(), LinearTask(), silos())
     assert caught.value.count == 3

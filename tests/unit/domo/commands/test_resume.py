@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from domo import simulation
 from domo.commands import compare, comparison, interrupted
 from domo.commands import simulate as simulate_command
 from domo.commands.main import app
 from domo.simulated import ModelRecord
+from domo.simulating import visit
 from domo.training.local_round import LocalRound
 
 QUICK = ("--rounds", "6", "--local-steps", "2", "--silos", "3")
@@ -114,7 +114,7 @@ def test_the_best_model_so_far_is_kept_where_it_is_the_last_that_was_tested(
 
 
 def test_a_fault_of_a_later_round_keeps_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, rounds = simulation.run_task_round, []
+    train, rounds = visit.run_task_round, []
 
     def fail(task: Any, rnd: LocalRound, *more: Any) -> Any:
         rounds.append(rnd.round_index)
@@ -123,7 +123,7 @@ def test_a_fault_of_a_later_round_keeps_what_was_done(monkeypatch: pytest.Monkey
         return train(task, rnd, *more)
 
     domo("--out", "whole", *QUICK)
-    monkeypatch.setattr(simulation, "run_task_round", fail)
+    monkeypatch.setattr(visit, "run_task_round", fail)
     told = domo("--out", "left", *QUICK)
     assert told.exit_code == 2
     assert "error: round 4, silo-0: OSError: the drive is gone" in told.output

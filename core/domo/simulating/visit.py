@@ -1,0 +1,160 @@
+"""One silo's part in one round of a simulation, in whichever process it is computed."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from domo.errors import DivergenceError
+from domo.meaning.value import NOTHING, Meaning
+from domo.metrics.numbers import only_shares
+from domo.metrics.table import Measured, counts, is_finite
+from domo.model.flat import FlatModel
+from domo.model.layout import Section
+from domo.run_config import RunConfig
+from domo.tasks.base import Task
+from domo.training.batches import BatchLoader
+from domo.training.local_round import LocalRound
+from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.task_errors import task_errors
+from domo.training.task_round import run_task_round
+from domo.update_format import encode_result
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSilo:
+    """One silo and its data; without training data it only evaluates, and is not on the roster."""
+
+    silo_id: str
+    train: BatchLoader | None
+    evaluation: BatchLoader | None = None
+    meaning: Meaning = NOTHING
+
+
+class Broadcast(NamedTuple):
+    """What all silos are sent in a round.
+
+    Attributes:
+        round_index: r; R where x_R is only tested.
+        x: x_r, shape (n,).
+        x_prev: x_{r-1}, shape (n,); None in round 0.
+        mbar: mbar_r, shape (n,); average rows only.
+        buffers: Float and integer buffers.
+        inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
+    """
+
+    round_index: int
+    x: Tensor
+    x_prev: Tensor | None
+    mbar: Tensor | None
+    buffers: Mapping[Section, Tensor]
+    inference_scale: float | None
+
+
+class Visited(NamedTuple):
+    """What a silo gives in a round.
+
+    Attributes:
+        silo_id: Whose it is.
+        result: The update as it travels; None: it has only tested.
+        residual: e_k', which follows once the update is committed.
+        measured: What it has measured of x_r.
+        not_finite: The metrics that are left out, as they are not finite.
+    """
+
+    silo_id: str
+    result: LocalResult | None
+    residual: Tensor | None
+    measured: Measured
+    not_finite: tuple[str, ...]
+
+
+def asked(
+    config: RunConfig, silos: Iterable[SimulatedSilo], r: int, steps: Mapping[str, int]
+) -> list[SimulatedSilo]:
+    """The silos that have something to do in round r, in roster order."""
+    tests = config.evaluates_at(r)
+    return [s for s in silos if s.silo_id in steps or (tests and s.evaluation is not None)]
+
+
+def visit(
+    config: RunConfig,
+    task: Task,
+    flat: FlatModel,
+    silo: SimulatedSilo,
+    sent: Broadcast,
+    num_steps: int,
+    residual: Tensor | None,
+) -> Visited:
+    """One round at one silo: the test of x_r, and P_k steps.
+
+    Args:
+        config: The run.
+        task: What is trained.
+        flat: A model; all that is in it is overwritten.
+        silo: The silo.
+        sent: The round.
+        num_steps: P_k; 0 where it only tests.
+        residual: e_k, shape (n,).
+
+    Raises:
+        TaskError: The task fails; names the round and the silo.
+        DivergenceError: Non-finite numbers; names the round and the silo.
+    """
+    r = sent.round_index
+    numbers = RoundNumbers(
+        silo_id=silo.silo_id,
+        round_index=r,
+        num_rounds=config.num_rounds,
+        num_steps=num_steps,
+        local_lr=config.lr_at(min(r, config.num_rounds - 1)),
+        batch_size=config.batch_size,
+        drop_last=config.drop_last,
+        run_seed=config.seed,
+        kernel=config.kernel,
+        inference_scale=sent.inference_scale,
+    )
+    rnd = LocalRound(flat, numbers, sent.x, sent.x_prev, sent.mbar, sent.buffers)
+    evaluation = silo.evaluation if config.evaluates_at(r) else None
+    where, following = f"round {r + 1}, {silo.silo_id}", None
+    try:
+        with task_errors(where):
+            result = run_task_round(task, rnd, silo.train, evaluation)
+        if result is not None:
+            following = encode_result(result, residual, config.update_dtype)
+    except DivergenceError as error:
+        raise DivergenceError(f"{where}: {error}", error.count) from error
+    told = {k: one for k, one in only_shares(rnd.evaluation)[0].items() if counts(one)}
+    others = rnd.evaluation.keys() - told.keys()
+    spoilt = tuple(name for name in others if not is_finite(rnd.evaluation[name]))
+    return Visited(silo.silo_id, result, following, told, spoilt)
+
+
+class Here:
+    """Silos in this process, one after another, with one model for all.
+
+    Args:
+        config: The run.
+        task: What is trained.
+        flat: The model, on its device.
+    """
+
+    def __init__(self, config: RunConfig, task: Task, flat: FlatModel):
+        self._config, self._task, self._flat = config, task, flat
+
+    def visit(
+        self,
+        sent: Broadcast,
+        silos: Sequence[SimulatedSilo],
+        steps: Mapping[str, int],
+        residuals: Mapping[str, Tensor | None],
+    ) -> Iterator[Visited]:
+        """A round at some silos, in the order given.
+
+        Raises:
+            DomoError: Of the first silo that fails.
+        """
+        for silo in silos:
+            num, left = steps.get(silo.silo_id, 0), residuals.get(silo.silo_id)
+            yield visit(self._config, self._task, self._flat, silo, sent, num, left)

@@ -1,0 +1,1 @@
+"""Many runs, on whatever executes them: this process, processes here, Dask, Slurm."""
