@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from domo.commands.experiment.cli import experiment_app
 from domo.errors import ConfigError
 from domo.ops.command_app import Version, make_app
 from domo.ops.console import console, friendly_errors, say
@@ -28,6 +29,7 @@ app = make_app(
 )
 data_app = make_app("data", "Prepare data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(experiment_app, name="experiment")
 
 DataRoot = Annotated[
     Path | None,

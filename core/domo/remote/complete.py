@@ -18,6 +18,7 @@ PATIENCE_S = 1.0
 TASKS = (
     "digits",
     "fashion-mnist",
+    "fashion-mnist-quick-cnn",
     "fashion-mnist-cnn",
     "cifar10-cnn",
     "cifar10-vgg16",

@@ -35,6 +35,9 @@ TASKS: dict[str, NamedTask] = {
     "fashion-mnist": NamedTask(
         "Fashion-MNIST at 14x14, 10,240 images, MLP: quick comparisons", named.fashion_mnist
     ),
+    "fashion-mnist-quick-cnn": NamedTask(
+        "Fashion-MNIST at 14x14, 10,240 images, small CNN", named.fashion_mnist_quick_cnn
+    ),
     "fashion-mnist-cnn": NamedTask("Fashion-MNIST at 28x28, small CNN", named.fashion_mnist_cnn),
     "cifar10-cnn": NamedTask(
         "CIFAR-10 or a folder of its images, small CNN: quick on a CPU",

@@ -26,6 +26,12 @@ def fashion_mnist() -> ArrayTask:
     )
 
 
+def fashion_mnist_quick_cnn() -> ArrayTask:
+    """Small CNN on 14x14 Fashion-MNIST, 10,240 training images."""
+    model = partial(models.small_cnn, 1, 14)
+    return ArrayTask(model, datasets.fashion_mnist_quick, (1, 14, 14), datasets.FASHION_CLASSES)
+
+
 def fashion_mnist_cnn() -> ArrayTask:
     """Small CNN on 28x28 Fashion-MNIST."""
     model = partial(models.small_cnn, 1, 28)

@@ -1,0 +1,1 @@
+"""`domo experiment`: the paper's tables and figures, run, resumed and reported."""

@@ -1,0 +1,156 @@
+"""One cell, and many of them over processes; results come as they are done."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context
+from pathlib import Path
+
+import torch
+
+from domo.commands import interrupted
+from domo.commands.compare import Setting
+from domo.errors import ConfigError, DivergenceError, DomoError
+from domo.experiments.recipe import Cell
+from domo.experiments.records import EXACT, Record, record_name
+from domo.ops.command_app import version
+from domo.simulated import Held, ModelRecord, SimulationResult
+from domo.simulation import simulate
+from domo.stages.orphans import end_quietly
+
+KEEP_S = 60.0
+"""How often a long run leaves what it takes to go on: so much work a kill costs at most."""
+
+TRIES = 3
+"""How often processes may be killed with no cell done in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What it takes to run a cell, in whichever process.
+
+    Attributes:
+        cell: Which.
+        setting: Its run, data and device.
+        store: Folder of records; where it is there, a long run keeps what it has in it.
+        mode: How it is computed.
+    """
+
+    cell: Cell
+    setting: Setting
+    store: Path
+    mode: str = EXACT
+
+
+def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) -> Record:
+    """Run a cell, or go on with it where a kill has left it.
+
+    A run that diverges is a result: with the same settings it would diverge again.
+
+    Raises:
+        ConfigError: The task tests nothing, or has no accuracy.
+    """
+    config = job.setting.config
+    task, silos = job.setting.load()
+    samples = {s.silo_id: len(s.train) for s in silos if s.train is not None}
+    place = job.store / f"{record_name(config, job.mode)}.held"
+    held = _held(place, job, samples)
+    began = kept = time.perf_counter()
+
+    def keep(now: Held, _: SimulationResult) -> None:
+        nonlocal kept
+        if time.perf_counter() - kept > KEEP_S and job.store.is_dir():
+            interrupted.save_held(place, now, config, samples)
+            kept = time.perf_counter()
+
+    failed, history = "", list[ModelRecord]()
+    try:
+        device = job.setting.device
+        history = simulate(
+            config, task, silos, device=device, on_model=on_model, on_round=keep, begin=held
+        ).history
+    except DivergenceError as error:
+        failed = str(error)
+    seconds = time.perf_counter() - began
+    if held and not failed:  # as if all rounds had been as fast as those since
+        seconds *= config.num_rounds / max(1, config.num_rounds - len(held.history))
+    place.unlink(missing_ok=True)
+    tested = [r for r in history if r.metrics]
+    if not failed and not (tested and all("accuracy" in r.metrics for r in tested)):
+        raise ConfigError(f"{job.cell.key}: {config.task} tests no accuracy, so there is no number")
+    names = tested[-1].metrics if tested else {}
+    rounds = [r.made_by for r in history if r.made_by]
+    return Record(
+        config=config.model_dump(mode="json"),
+        mode=job.mode,
+        device=job.setting.device,
+        versions={"domo": version(), "torch": str(torch.__version__)},
+        seconds=round(seconds, 3),
+        steps=sum(sum(one.steps) for one in rounds),
+        model_indices=[r.model_index for r in tested],
+        metrics={n: [r.metrics[n] for r in tested] for n in names if n in tested[0].metrics},
+        train_loss=[one.train_loss for one in rounds],
+        failed=failed,
+    )
+
+
+def _held(place: Path, job: Job, samples: dict[str, int]) -> Held | None:
+    """What a kill has left; what cannot be read is run again from the start."""
+    with suppress(ConfigError):
+        return interrupted.load_held(place, job.setting.config, samples)
+    return None
+
+
+def run_all(
+    todo: Sequence[Job],
+    jobs: int,
+    on_model: Callable[[Job, ModelRecord], None] | None = None,
+) -> Generator[tuple[Job, Record], None, None]:
+    """Run cells, and hand out each as it is done.
+
+    A cell whose process was killed is done again.
+
+    Args:
+        todo: In the order in which they begin.
+        jobs: Processes; 1: this one.
+        on_model: Called with each model that is tested; in this process only.
+
+    Raises:
+        DomoError: Processes are killed again and again without an end of any cell.
+    """
+    if jobs <= 1:
+        for job in todo:
+            told = (lambda record, job=job: on_model(job, record)) if on_model else None
+            yield job, run_cell(job, told)
+        return
+    left, tries = list(todo), 0
+    while left:
+        try:
+            for job, record in _in_processes(list(left), jobs):
+                left.remove(job)
+                tries = 0
+                yield job, record
+        except BrokenProcessPool:
+            tries += 1
+            if tries >= TRIES:
+                raise DomoError(
+                    f"{TRIES} times a process was killed before another cell was done, by the "
+                    f"system for want of memory perhaps: give fewer than --jobs {jobs}"
+                ) from None
+
+
+def _in_processes(todo: Sequence[Job], jobs: int) -> Iterator[tuple[Job, Record]]:
+    others = set(active_children())
+    with ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), end_quietly) as pool:
+        try:
+            asked: dict[Future[Record], Job] = {pool.submit(run_cell, job): job for job in todo}
+            for future in as_completed(asked):
+                yield asked[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()  # what they compute is for nobody
+            raise

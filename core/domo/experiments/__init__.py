@@ -1,0 +1,1 @@
+"""The paper's tables and figures as data: recipes, what is printed, claims, records of runs."""
