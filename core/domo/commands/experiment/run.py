@@ -125,7 +125,7 @@ def run(
 
 def missing(r: Results) -> list[Cell]:
     """The runs that are not done, each once, however many rows share it."""
-    left = {}
+    left: dict[str, Cell] = {}
     for cell in r.cells:
         if (cell.panel, cell.row, cell.seed) not in r.records:
             left.setdefault(cell.config.digest, cell)
