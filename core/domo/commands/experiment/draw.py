@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from domo.commands.experiment.tables import PLUS_MINUS
-from domo.commands.plot import OTHERS, STYLES
 from domo.errors import ConfigError
 from domo.experiments.recipe import SYMBOLS, Panel
 from domo.experiments.results import Results, spread
+from domo.history.styles import styles_of
 
 OURS, THEIRS = "#D55E00", "#555555"
 
@@ -61,7 +61,9 @@ def draw(r: Results, path: Path) -> None:
 def _curves(r: Results, panel: Panel, ax: Any) -> None:
     """Test accuracy over passes over the data; the last numbers in the legend, as in the paper."""
     shown = list[list[float]]()
-    for i, row in enumerate(r.rows(panel.name)):
+    rows = r.rows(panel.name)
+    styles = styles_of([row.name for row in rows])
+    for row in rows:
         done = [record for record in r.done(panel.name, row.name) if not record.failed]
         if not done:
             continue
@@ -70,7 +72,7 @@ def _curves(r: Results, panel: Panel, ax: Any) -> None:
         columns = list(zip(*(record.metrics["accuracy"] for record in done), strict=True))
         mean = [100 * statistics.fmean(c) for c in columns]
         std = [100 * spread(c) for c in columns]
-        colour, dash = STYLES.get(row.name, OTHERS[i % len(OTHERS)])
+        colour, dash = styles[row.name]
         low = [a - b for a, b in zip(mean, std, strict=True)]
         high = [a + b for a, b in zip(mean, std, strict=True)]
         ax.fill_between(x, low, high, color=colour, alpha=0.10, linewidth=0)
