@@ -65,11 +65,11 @@ def test_the_rest_is_run_and_nothing_twice(half):
     assert "85.54 \N{PLUS-MINUS SIGN} 0.11" in made
     assert "12 of 12 runs done" in made
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
-    rows = list(csv.DictReader((folder / "runs.csv").open()))
+    rows = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
     assert len(rows) == 12
     assert {row["method"] for row in rows} == {"DOMO"}
     assert pyarrow.parquet.read_table(folder / "runs.parquet").num_rows == 12
-    curves = list(csv.DictReader((folder / "curves.csv").open()))
+    curves = list(csv.DictReader((folder / "curves.csv").read_text().splitlines()))
     assert len(curves) == 12 * 4
     assert curves[0]["train_loss"] == ""
     assert float(curves[1]["train_loss"]) > 0
