@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from domo.commands.compare import Setting
 from domo.commands.experiment.cells import Job, run_all
-from domo.errors import DomoError
+from domo.errors import TransportError
 from domo.experiments.recipe import load_recipe
+from domo.sweeps.cells import Setting
 from tests.support.tasks.killed import MARKER
 
 RUN = "from domo.commands.main import main; main()"
@@ -75,5 +75,5 @@ def test_a_cell_whose_process_was_killed_is_done_again(
 
 @pytest.mark.slow
 def test_processes_that_are_killed_again_and_again_are_said(tmp_path: Path) -> None:
-    with pytest.raises(DomoError, match="killed before another cell was done"):
+    with pytest.raises(TransportError, match="its worker was lost 3 times"):
         list(run_all(jobs_of(tmp_path, "tests.support.tasks.killed:AlwaysKilled"), 2))

@@ -1,8 +1,7 @@
 """The command `domo`: simulate, compare, prepare models and data.
 
-What speaks to a coordinator is in `domo.remote.cli`.
-
-Modules that need torch are imported when a command runs, so that help and mistakes are quick.
+What speaks to a coordinator is in `domo.remote.cli`. Modules that need torch are imported when a
+command runs, so that help and mistakes are quick.
 """
 
 import logging

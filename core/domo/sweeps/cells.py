@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from domo.errors import ConfigError, DivergenceError, DomoError, TransportError
 from domo.inputs.images import ImageSettings
@@ -32,6 +32,23 @@ MOST_LOST = 3
 """Times that a run may be lost with its worker, before the sweep is given up."""
 _one_run = threading.Lock()
 """Runs share torch's random numbers: threads of one process compute one after another."""
+
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Work(Protocol[R_co]):
+    """A run of a sweep, in a form that travels to other processes."""
+
+    @property
+    def title(self) -> str:
+        """What it is called where people read it."""
+        ...
+
+    def run(self) -> R_co:
+        """Compute it, in the process that calls."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,10 @@ class Setting:
         """Method and seed, for people."""
         return f"{self.config.method}, seed {self.config.seed}"
 
+    def run(self) -> list[ModelRecord]:
+        """The run, in this process; see `run_one`."""
+        return run_one(self)
+
 
 class Failed(NamedTuple):
     """A run that has ended with an error; it would again."""
@@ -85,24 +106,24 @@ def run_one(setting: Setting) -> list[ModelRecord]:
     return result.history
 
 
-def cell(setting: Setting) -> list[ModelRecord] | Failed:
+def cell(work: Work[R]) -> R | Failed:
     """One run, for an executor: what it raises is given back."""
     try:
         with _one_run:
-            return run_one(setting)
+            return work.run()
     except DomoError as error:
         return Failed(error)
     except Exception as error:  # others may not survive the way
         text = "".join(traceback.format_exception(error))
-        return Failed(RuntimeError(f"{setting.title}: {text}"))
+        return Failed(RuntimeError(f"{work.title}: {text}"))
 
 
 def run_cells(
-    todo: Sequence[Setting],
+    todo: Sequence[Work[R]],
     begin: Callable[[], AbstractContextManager[Executor]],
     at_once: int | None = None,
-) -> Iterator[tuple[int, list[ModelRecord]]]:
-    """Runs on an executor: the place of each in `todo` and its records, as they come.
+) -> Iterator[tuple[int, R]]:
+    """Runs on an executor: the place of each in `todo` and what it gives, as they come.
 
     Args:
         todo: The runs.
@@ -121,13 +142,13 @@ def run_cells(
 
 def _on(
     executor: Executor,
-    todo: Sequence[Setting],
+    todo: Sequence[Work[R]],
     left: deque[int],
     lost: Counter[int],
     at_once: int,
-) -> Iterator[tuple[int, list[ModelRecord]]]:
+) -> Iterator[tuple[int, R]]:
     """The same, until all are done or the executor is broken; what is not done stays in `left`."""
-    waiting: dict[Future[list[ModelRecord] | Failed], int] = {}
+    waiting: dict[Future[R | Failed], int] = {}
     broken = used = False
     try:
         while waiting or (left and not broken):
@@ -158,15 +179,15 @@ def _on(
         raise
 
 
-def _count(setting: Setting, i: int, lost: Counter[int], error: Exception) -> None:
+def _count(work: Work[object], i: int, lost: Counter[int], error: Exception) -> None:
     lost[i] += 1
     why = f"{type(error).__name__}: {error}".partition("\n")[0]
     if lost[i] == MOST_LOST:
         raise TransportError(
-            f"{setting.title}: its worker was lost {MOST_LOST} times, the last time as {why}. Look "
-            "for the memory that a run takes, and go on with --resume"
+            f"{work.title}: its worker was lost {MOST_LOST} times, the last time as {why}. Look "
+            "for the memory that a run takes, and go on as `next:` says"
         ) from error
-    log.warning("%s: its worker was lost (%s); the run is done again", setting.title, why)
+    log.warning("%s: its worker was lost (%s); the run is done again", work.title, why)
 
 
 @lru_cache(maxsize=1)

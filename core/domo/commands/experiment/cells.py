@@ -1,31 +1,27 @@
 """One cell, and many of them over processes; results come as they are done."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from domo.commands import interrupted
-from domo.commands.compare import Setting
-from domo.errors import ConfigError, DivergenceError, DomoError
+from domo.errors import ConfigError, DivergenceError
 from domo.experiments.recipe import Cell
 from domo.experiments.records import EXACT, Record, record_name
 from domo.ops.command_app import version
 from domo.simulated import Held, ModelRecord, SimulationResult
 from domo.simulation import simulate
-from domo.stages.orphans import end_quietly
+from domo.sweeps.cells import Setting, run_cells
+from domo.sweeps.engines import processes
 
 KEEP_S = 60.0
 """How often a long run leaves what it takes to go on: so much work a kill costs at most."""
-
-TRIES = 3
-"""How often processes may be killed with no cell done in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +39,15 @@ class Job:
     setting: Setting
     store: Path
     mode: str = EXACT
+
+    @property
+    def title(self) -> str:
+        """As in tables."""
+        return self.cell.key
+
+    def run(self) -> Record:
+        """The cell, in this process; see `run_cell`."""
+        return run_cell(self)
 
 
 def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) -> Record:
@@ -106,7 +111,8 @@ def _held(place: Path, job: Job, samples: dict[str, int]) -> Held | None:
 
 def run_all(
     todo: Sequence[Job],
-    jobs: int,
+    jobs: int = 1,
+    executor: Executor | None = None,
     on_model: Callable[[Job, ModelRecord], None] | None = None,
 ) -> Generator[tuple[Job, Record], None, None]:
     """Run cells, and hand out each as it is done.
@@ -116,41 +122,20 @@ def run_all(
     Args:
         todo: In the order in which they begin.
         jobs: Processes; 1: this one.
+        executor: What executes them instead; its workers have domo and the data.
         on_model: Called with each model that is tested; in this process only.
 
     Raises:
-        DomoError: Processes are killed again and again without an end of any cell.
+        TransportError: The processes of a cell are lost again and again.
     """
-    if jobs <= 1:
+    if executor is None and jobs <= 1:
         for job in todo:
             told = (lambda record, job=job: on_model(job, record)) if on_model else None
             yield job, run_cell(job, told)
         return
-    left, tries = list(todo), 0
-    while left:
-        try:
-            for job, record in _in_processes(list(left), jobs):
-                left.remove(job)
-                tries = 0
-                yield job, record
-        except BrokenProcessPool:
-            tries += 1
-            if tries >= TRIES:
-                raise DomoError(
-                    f"{TRIES} times a process was killed before another cell was done, by the "
-                    f"system for want of memory perhaps: give fewer than --jobs {jobs}"
-                ) from None
-
-
-def _in_processes(todo: Sequence[Job], jobs: int) -> Iterator[tuple[Job, Record]]:
-    others = set(active_children())
-    with ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), end_quietly) as pool:
-        try:
-            asked: dict[Future[Record], Job] = {pool.submit(run_cell, job): job for job in todo}
-            for future in as_completed(asked):
-                yield asked[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(active_children()) - others:
-                process.terminate()  # what they compute is for nobody
-            raise
+    if executor is not None:
+        made = run_cells(todo, lambda: nullcontext(executor))
+    else:
+        made = run_cells(todo, partial(processes, jobs), at_once=jobs)
+    for i, record in made:
+        yield todo[i], record

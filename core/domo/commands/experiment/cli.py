@@ -64,6 +64,7 @@ def run(
     names: Names,
     scale: ScaleFlag = "small",
     jobs: Annotated[int, typer.Option(min=1, help="Processes; the numbers are the same.")] = 1,
+    on: Annotated[str | None, typer.Option(help="Where else: dask://HOST:PORT or slurm.")] = None,
     out: Out = PLACE,
     seeds: Seeds = None,
     set_: Set = None,
@@ -86,11 +87,12 @@ def run(
     Killed at any time and run again, it repeats nothing that is done.
     """
     from domo.commands.experiment.run import run as run_recipes
-    from domo.commands.run_flags import check_device
+    from domo.commands.run_flags import check_device, num_processes
 
     check_device(device)
+    num_processes(None, jobs, on, compares=True)  # that only one of the two is given
     wanted = _wanted(names, scale, out, seeds, set_)
-    run_recipes(wanted, data or user_cache(), device, jobs, cells, afresh)
+    run_recipes(wanted, data or user_cache(), device, jobs, on, cells, afresh)
 
 
 @experiment_app.command()

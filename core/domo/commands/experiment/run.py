@@ -1,7 +1,7 @@
 """What `domo experiment run` and `list` do."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from domo.commands.compare import Setting
 from domo.commands.experiment.cells import Job, run_all
 from domo.commands.experiment.report import report
+from domo.errors import TransportError
 from domo.experiments.cost import rates, time_left
 from domo.experiments.recipe import ORDER, Cell, Recipe, Scale, load_recipes
 from domo.experiments.records import CELLS, EXACT, Record, begin, record_name, save_record
@@ -21,6 +21,8 @@ from domo.ops.words import counted, duration, typed
 from domo.simulated import ModelRecord
 from domo.stages.stopping import stops
 from domo.storage.home import make_results_folder
+from domo.sweeps.cells import Setting
+from domo.sweeps.engines import elsewhere
 
 OUT = Path("runs/experiments")
 
@@ -76,7 +78,13 @@ class Wanted:
 
 
 def run(
-    wanted: Wanted, data: Path, device: str, jobs: int, most: int | None, afresh: bool
+    wanted: Wanted,
+    data: Path,
+    device: str = "cpu",
+    jobs: int = 1,
+    on: str | None = None,
+    most: int | None = None,
+    afresh: bool = False,
 ) -> list[Results]:
     """Run what is not done yet of some recipes, and report on each.
 
@@ -85,6 +93,7 @@ def run(
         data: Folder of the tasks' data.
         device: Where silos compute.
         jobs: Processes; any number gives the same numbers.
+        on: Where runs are computed instead: see `domo.sweeps.engines.elsewhere`.
         most: Runs after which to stop.
         afresh: Go on with other settings than those that a recipe was begun with.
 
@@ -97,7 +106,7 @@ def run(
         cells = recipe.cells(wanted.scale, wanted.seeds, wanted.typed)
         make_results_folder(wanted.folder(recipe))
         begin(wanted.folder(recipe), cells, wanted.mode, afresh)
-    found, again = [], wanted.command("run", jobs=None if jobs == 1 else str(jobs))
+    found, again = [], wanted.command("run", jobs=None if jobs == 1 else str(jobs), on=on)
     left = most
     for recipe in recipes:
         before = wanted.results(recipe)
@@ -108,7 +117,7 @@ def run(
             f"{recipe.name}, scale {wanted.scale}: {counted(len(before.cells), 'run')}, "
             f"{counted(len(todo), 'run')} to do" + ("" if asked == todo else f", {len(asked)} now")
         )
-        _run_cells(wanted, before, asked, data, device, jobs, again)
+        _run_cells(wanted, before, asked, data, device, jobs, on, again)
         found.append(wanted.results(recipe))
         report(found[-1], wanted.folder(recipe))
     if any(missing(one) for one in found):
@@ -139,6 +148,7 @@ def _run_cells(
     data: Path,
     device: str,
     jobs: int,
+    on: str | None,
     again: str,
 ) -> None:
     records = list(before.records.values())
@@ -149,12 +159,14 @@ def _run_cells(
     ]
 
     def told() -> str:
-        seconds = time_left(list(waiting.values()), rates(records), jobs)
+        seconds = None if on else time_left(list(waiting.values()), rates(records), jobs)
         return "" if seconds is None else f"about {duration(seconds)} left"
 
-    with _progress() as bar:
+    threads = max((cell.config.threads for cell in todo), default=1)
+    place = nullcontext() if on is None else elsewhere(on, wanted.store.parent / "jobs", threads)
+    with _progress() as bar, place as executor:
         runs = bar.add_task("runs", total=len(todo), left=told())
-        rounds = bar.add_task("rounds", total=1, left="", visible=jobs == 1)
+        rounds = bar.add_task("rounds", total=1, left="", visible=jobs == 1 and on is None)
 
         def show(job: Job, record: ModelRecord) -> None:
             total = job.cell.config.num_rounds
@@ -162,7 +174,8 @@ def _run_cells(
             bar.update(rounds, completed=done, total=total, left=job.cell.key, refresh=True)
 
         try:
-            with stops(complain, hangs_up=True), closing(run_all(work, jobs, show)) as found:
+            made = run_all(work, jobs, executor, show)
+            with stops(complain, hangs_up=True), closing(made) as found:
                 for job, record in found:
                     save_record(wanted.store, job.cell.config, record)
                     records.append(record)
@@ -170,7 +183,7 @@ def _run_cells(
                     left = told()
                     say(f"{_line(job, record)}{f', {left}' if waiting else ''}")
                     bar.update(runs, advance=1, left=left, refresh=True)
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, TransportError):
             done = len(todo) - len(waiting)
             say(f"stopped: {done} of {counted(len(todo), 'run')} done, kept in {wanted.store}")
             say(f"next:    {again}")

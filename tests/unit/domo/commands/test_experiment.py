@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 
 import pyarrow.parquet
@@ -10,15 +11,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from domo.commands.compare import Setting
 from domo.commands.experiment import cells
-from domo.commands.experiment.cells import Job, run_cell
+from domo.commands.experiment.cells import Job, run_all, run_cell
 from domo.commands.experiment.cli import RECIPES
 from domo.commands.experiment.report import put_into, report
 from domo.commands.experiment.tables import in_markdown, on_terminal, ours, tables
 from domo.commands.main import app
 from domo.errors import ConfigError
 from domo.experiments.recipe import ORDER, load_recipe
+from domo.sweeps.cells import Setting
 from tests.support.recipes import made_up
 
 
@@ -218,7 +219,21 @@ def test_tables():
 def test_mistakes(tmp_path):
     assert "Did you mean 'svhn'" in call("run", "svnh", "--out", tmp_path, code=2)
     assert "write KEY=VALUE" in call("run", "svhn", "--set", "x", "--out", tmp_path, code=2)
+    text = call("run", "svhn", "--jobs", "2", "--on", "slurm", "--out", tmp_path, code=2)
+    assert "give one" in text
     assert "give --seeds" in call("run", "svhn", "--set", "seed=1", "--out", tmp_path, code=2)
+
+
+def test_any_executor_gives_the_same_numbers(tmp_path):
+    todo = [
+        Job(cell, Setting(cell.config, tmp_path), tmp_path)
+        for cell in load_recipe("svhn").cells("tiny", (0,), {"num_rounds": 1})[:3]
+    ]
+    one = {job.title: record.metrics for job, record in run_all(todo)}
+    with ThreadPoolExecutor(2) as threads:
+        several = {job.title: r.metrics for job, r in run_all(todo, executor=threads)}
+    assert several == one
+    assert len(one) == 3
 
 
 def test_what_tab_proposes_are_the_recipes():
