@@ -170,7 +170,7 @@ def test_the_recipe_of_the_docs(tmp_path):
         (('methods = ["DOMO", "FedCM"]', ""), "methods or a grid"),
         (('methods = ["DOMO", "FedCM"]', "[grid]\nlocal_lr = [1.0]"), "a grid is over"),
         (('name = "all"', 'name = "all"\nprinted = { X = { mean = 1.0 } }'), "is no row"),
-        (("drawn", "drawm"), "drawn"),
+        (("drawn", "drawnn"), "drawn"),
     ],
 )
 def test_what_is_wrong_in_a_recipe_is_said(tmp_path, change, told):
