@@ -13,6 +13,7 @@ All train the same model on the same shards with momentum SGD; the plain loops a
 local momentum and server momentum, as one would write them down:
 
     exact      domo.simulate, DOMO: what a deployed federation ends with, byte by byte
+    batched    the same with --mode batched: exact but for rounding
     indexed    batches are rows of a tensor in memory: inputs[order[i : i + b]]
     loader     torch's DataLoader over a TensorDataset, shuffle=True
 

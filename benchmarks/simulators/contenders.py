@@ -48,7 +48,17 @@ Turn = Callable[[int], None]
 
 def exact(setting: Setting, turn: Turn) -> None:
     """Rounds of the simulator, from the inside."""
+    _ours(setting, turn, "exact")
+
+
+def batched(setting: Setting, turn: Turn) -> None:
+    """The same with the layers of all silos in one call."""
+    _ours(setting, turn, "batched")
+
+
+def _ours(setting: Setting, turn: Turn, mode: Any) -> None:
     from domo import simulation
+    from domo.batched.how import How
     from domo.run_config import RunConfig
     from domo.tasks import load_task
     from domo.trial import shard_silos, silo_names
@@ -71,7 +81,9 @@ def exact(setting: Setting, turn: Turn) -> None:
     task = load_task(setting.task)
     silos = shard_silos(task, setting.data, silo_names(config), SIMILARITY, SEED)
     steps = NUM_SILOS * setting.num_steps
-    simulation.simulate(config, task, silos, on_round=lambda held, result: turn(steps))
+    simulation.simulate(
+        config, task, silos, on_round=lambda held, result: turn(steps), how=How(mode)
+    )
 
 
 def indexed(setting: Setting, turn: Turn) -> None:
@@ -139,6 +151,7 @@ def _plain(setting: Setting, turn: Turn, batches: Callable[[Any, Any], Iterator[
 
 CONTENDERS: dict[str, Callable[[Setting, Turn], None]] = {
     "exact": exact,
+    "batched": batched,
     "indexed": indexed,
     "loader": loader,
 }

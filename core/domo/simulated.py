@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
@@ -20,6 +20,8 @@ from domo.run_config import RunConfig
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+Computed = Literal["exact", "batched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Held:
         history: A record of each x_i that was tested.
         residuals: What rounding left at each silo.
         best: The best model so far.
+        mode: How silos were computed so far.
     """
 
     layout_digest: str
@@ -97,6 +100,7 @@ class Held:
     history: tuple[ModelRecord, ...]
     residuals: Mapping[str, Tensor | None]
     best: ServerState | None
+    mode: Computed = "exact"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -106,7 +110,9 @@ class SimulationResult:
     `best` is the best model as a coordinator keeps it, `best_index` which it is, `best_value` its
     number of `primary_metric`. `stopped` says why the run ended before its last round. `history`
     are the records as the simulator made them; `to_history` has the same numbers with units, as
-    tables and as a picture, and `to_pandas`, `plot`, ... are its.
+    tables and as a picture, and `to_pandas`, `plot`, ... are its. `mode` says how silos were
+    computed: `exact`, one after another with the bytes of a deployment, or `batched`, which is the
+    same within float tolerance, not the same bytes.
     """
 
     layout: Layout
@@ -122,6 +128,7 @@ class SimulationResult:
     best_value: float | None = None
     stopped: str | None = None
     facts: RunFacts | None = None
+    mode: Computed = "exact"
 
     def __repr__(self) -> str:
         """One line, as a notebook shows what a cell gives."""
@@ -132,6 +139,7 @@ class SimulationResult:
             "" if self.best_index is None else f"; best {self.primary_metric}: x_{self.best_index}"
         )
         rounds = counted(len(self.history) - 1, "round")
+        rounds += "" if self.mode == "exact" else f" ({self.mode})"
         return f"<SimulationResult: {rounds}, {numbers or 'no test numbers'}{best}>"
 
     @property
@@ -186,6 +194,7 @@ class SimulationResult:
             self.history,
             replace(
                 facts,
+                mode=self.mode,
                 detail=self.stopped or "",
                 digest=self.checkpoint_digest,
                 primary_metric=metric,
@@ -223,7 +232,7 @@ class SimulationResult:
         save_model(Path(path), self.layout, self.best_vectors if best else self.vectors)
 
 
-def facts_of(config: RunConfig, mode: str = "exact") -> RunFacts:
+def facts_of(config: RunConfig, mode: Computed = "exact") -> RunFacts:
     """What a configuration says of a run as a whole.
 
     Args:

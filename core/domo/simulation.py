@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 
 from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
+from domo.batched.choose import choose
+from domo.batched.how import EXACT, How
+from domo.batched.together import Together
 from domo.errors import ConfigError, DivergenceError, TaskError
 from domo.fold import ReadBlock, average, average_values
 from domo.meaning.compare import check_all
@@ -52,6 +55,7 @@ def simulate(
     begin: Held | None = None,
     processes: int | None = 1,
     tell: Callable[[str], None] = log.info,
+    how: How = EXACT,
 ) -> SimulationResult:
     """Run all rounds of a run, or those that are left of it.
 
@@ -69,6 +73,7 @@ def simulate(
         processes: Among how many processes the silos are shared out, which gives the same bytes;
             None: as many as pay.
         tell: Told in one line where the silos are computed, and why.
+        how: Exact, or with the layers of all silos in one call.
 
     Raises:
         ConfigError: The silos do not fit the run, or cannot be sent to other processes.
@@ -102,8 +107,8 @@ def simulate(
     said_before: dict[str, None] = {}
     for silo in silos:
         try:
-            how = look_of(config, silo.silo_id, samples.get(silo.silo_id, 0))
-            said_before |= dict.fromkeys(look(task, flat, silo.train, silo.evaluation, how))
+            first = look_of(config, silo.silo_id, samples.get(silo.silo_id, 0))
+            said_before |= dict.fromkeys(look(task, flat, silo.train, silo.evaluation, first))
         except TaskError as error:
             raise TaskError(f"{silo.silo_id}: {error}") from error
     for note in said_before:
@@ -115,7 +120,10 @@ def simulate(
         raise ConfigError("the model is not that of the run that was interrupted")
     num_rounds = config.num_rounds if participants is None else len(participants)
     left = num_rounds - len(begin.history)
-    where = Visits(config, task, flat, silos, layout, frozen, processes, left, tell)
+    if how.mode == "batched" and (processes or 1) > 1:
+        raise ConfigError("batched silos are in one process: leave the processes or the mode out")
+    together = choose(how, config, task, flat, silos, begin, tell)
+    where = together or Visits(config, task, flat, silos, layout, frozen, processes, left, tell)
     notes = frozenset(said_before)
     with where as visits:
         return _run_rounds(
@@ -127,7 +135,7 @@ def _run_rounds(
     config: RunConfig,
     layout: Layout,
     frozen: Tensor,
-    visits: Visits,
+    visits: Visits | Together,
     samples: Mapping[str, int],
     begin: Held,
     participants: Sequence[Sequence[str]] | None,
@@ -183,13 +191,16 @@ def _run_rounds(
             state = _close_round(config, layout, state, r, back, omegas)
             residuals |= kept  # committed with these silos; the others keep theirs
             if on_round:
-                held = Held(layout.digest, state, tuple(history), dict(residuals), best)
-                so_far = _result(layout, frozen, state, list(history), jury, best)
+                held = Held(
+                    layout.digest, state, tuple(history), dict(residuals), best, visits.mode
+                )
+                so_far = _result(visits, layout, frozen, state, list(history), jury, best)
                 on_round(held, so_far)
-    return _result(layout, frozen, state, history, jury, best, stopped)
+    return _result(visits, layout, frozen, state, history, jury, best, stopped)
 
 
 def _result(
+    visits: Visits | Together,
     layout: Layout,
     frozen: Tensor,
     state: ServerState,
@@ -212,6 +223,7 @@ def _result(
         best_index=None if found is None else found.model_index,
         best_value=None if found is None else found.value,
         stopped=stopped,
+        mode=visits.mode,
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import Dataset
 
 from domo import simulation
+from domo.batched.how import How, Mode, Precision
 from domo.errors import ConfigError
 from domo.meaning.measure import of_task
 from domo.ops.config_file import validate
@@ -42,6 +43,8 @@ def simulate(
     device: str | torch.device = "cpu",
     on_model: Callable[[ModelRecord], None] | None = None,
     processes: int | None = 1,
+    mode: Mode = "exact",
+    precision: Precision = "float32",
     **settings: Any,
 ) -> SimulationResult:
     """Run a federation in this process, with the bytes that a deployed one ends with.
@@ -64,6 +67,10 @@ def simulate(
         processes: Among how many processes the silos are shared out, with the same bytes; None: as
             many as pay. A script that asks for several begins with `if __name__ == "__main__":`,
             and its task is defined in a module.
+        mode: `batched` computes the layers of all silos in one call: for small models several times
+            as fast, and the same within float tolerance. `exact` has the bytes of a deployed run; `auto`
+            takes what is quicker here.
+        precision: bf16 for lower precision inside the forward pass, in mode `batched`.
         settings: Fields of `RunConfig`; by default 4 silos and 15 rounds.
 
     Returns:
@@ -93,11 +100,17 @@ def simulate(
         silos = shard_silos(made, Path(data), names, config.similarity, config.seed)
     with torch_as_it_was(torch.device(device)):
         result = simulation.simulate(
-            config, made, silos, device=device, on_model=on_model, processes=processes
+            config,
+            made,
+            silos,
+            device=device,
+            on_model=on_model,
+            processes=processes,
+            how=How(mode, precision),
         )
     if result.untested:
         log.warning("%s", result.untested)
-    return replace(result, facts=facts_of(config))
+    return replace(result, facts=facts_of(config, result.mode))
 
 
 def _told_apart(

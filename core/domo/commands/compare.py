@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.table import Table
 
+from domo.batched.how import AS_EXACT, Mode
 from domo.errors import ConfigError
 from domo.methods import PAPER_METHODS, canonical_name
 from domo.metrics.names import primary_of
@@ -25,6 +26,13 @@ from domo.run_config import RunConfig
 from domo.simulated import ModelRecord
 from domo.sweeps.cells import Setting, run_cells, run_one
 from domo.sweeps.engines import processes
+
+MODES: Mapping[Mode, str] = {
+    "exact": "",
+    "batched": f"; silos batched: {AS_EXACT}",
+    "auto": f"; silos batched where that is quicker: {AS_EXACT}",
+}
+"""What a table says of how its numbers were made."""
 
 
 @dataclass(slots=True)
@@ -39,6 +47,7 @@ class Comparison:
         model_indices: The i of each x_i that was tested.
         curves: (method, seed) -> the metric at each model index.
         losses: (method, seed) -> mean training loss of each round.
+        mode: How silos were computed.
     """
 
     config: RunConfig
@@ -48,6 +57,7 @@ class Comparison:
     model_indices: tuple[int, ...] = ()
     curves: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     losses: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    mode: Mode = "exact"
 
     def finals(self, method: str) -> list[float]:
         """The metric of x_R, a value for each seed."""
@@ -79,7 +89,8 @@ class Comparison:
     def heading(self) -> str:
         """What the numbers are."""
         unit = ", %" if self.metric == "accuracy" else ""
-        return f"test {self.metric} after {counted(self.config.num_rounds, 'round')}{unit}"
+        what = f"test {self.metric} after {counted(self.config.num_rounds, 'round')}{unit}"
+        return what + MODES[self.mode]
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -139,6 +150,7 @@ def compare(
     todo = [cell for cell in cells if cell not in done]
     made = _run([replace(setting, config=configs[cell]) for cell in todo], jobs, executor)
     out = Comparison(setting.config, "accuracy", tuple(methods), tuple(seeds))
+    out.mode = setting.how.mode
     known = ((cell, done[cell]) for cell in cells if cell in done)
     for (method, seed), history in chain(known, ((todo[i], records) for i, records in made)):
         if on_run and (method, seed) not in done:
@@ -187,13 +199,15 @@ def markdown(c: Comparison) -> str:
     for method, mean, std, values in c.rows():
         mark = "**" if method == c.best else ""
         lines.append([f"{mark}{method}{mark}", f"{mark}{mean}{mark}", std, *values])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    note = f"\nSimulated{MODES[c.mode]}.\n" if c.mode != "exact" else ""
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + note
 
 
 def to_json(c: Comparison) -> str:
     """Every number of every seed."""
     body: dict[str, Any] = {
         "metric": c.metric,
+        "mode": c.mode,
         "model_indices": c.model_indices,
         "seeds": c.seeds,
         "config": c.config.model_dump(mode="json", exclude={"method", "seed"}),

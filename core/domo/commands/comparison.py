@@ -47,7 +47,7 @@ def run_comparison(
     make_results_folder(out)
     began = time.perf_counter()
     place = out / interrupted.PART
-    done = interrupted.load_part(place, config) if resume else {}
+    done = interrupted.load_part(place, config, setting.how.mode) if resume else {}
     executor = nullcontext() if on is None else elsewhere(on, out / "jobs", config.threads)
     with progress() as bar, executor as workers:
         runs = bar.add_task("runs", total=len(methods) * len(seeds))
@@ -59,7 +59,7 @@ def run_comparison(
 
         def keep(method: str, seed: int, history: list[ModelRecord]) -> None:
             done[method, seed] = history
-            interrupted.save_part(place, config, done)
+            interrupted.save_part(place, config, done, setting.how.mode)
 
         try:
             result = compare.compare(

@@ -38,6 +38,7 @@ def save_held(path: Path, held: Held, config: RunConfig, samples: Mapping[str, i
         "made_by": _round_json(held.state),
         "best_made_by": None if held.best is None else _round_json(held.best),
         "residuals": list(held.residuals),
+        "mode": held.mode,
     }
     part = path.with_name(path.name + ".part")
     copies = {name: t.detach().clone().contiguous() for name, t in tensors.items()}
@@ -72,12 +73,16 @@ def load_held(path: Path, config: RunConfig, samples: Mapping[str, int]) -> Held
         history=tuple(map(record_of, body["history"])),
         residuals={s: tensors.get(f"residual/{s}") for s in body["residuals"]},
         best=best,
+        mode=body.get("mode", "exact"),
     )
 
 
-def save_part(path: Path, config: RunConfig, done: Mapping[Cell, Sequence[ModelRecord]]) -> None:
+def save_part(
+    path: Path, config: RunConfig, done: Mapping[Cell, Sequence[ModelRecord]], mode: str = "exact"
+) -> None:
     """Write which runs of a comparison are done, and their numbers."""
     body = {
+        "mode": mode,
         "config": config.model_dump(mode="json"),
         "runs": [[m, s, [asdict(r) for r in history]] for (m, s), history in done.items()],
     }
@@ -86,7 +91,7 @@ def save_part(path: Path, config: RunConfig, done: Mapping[Cell, Sequence[ModelR
     part.replace(path)
 
 
-def load_part(path: Path, config: RunConfig) -> dict[Cell, list[ModelRecord]]:
+def load_part(path: Path, config: RunConfig, mode: str = "exact") -> dict[Cell, list[ModelRecord]]:
     """The runs of a comparison that are done.
 
     Raises:
@@ -102,6 +107,8 @@ def load_part(path: Path, config: RunConfig) -> dict[Cell, list[ModelRecord]]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"--resume: {path} cannot be read: {error}") from None
     check_config(body["config"], config, path.parent, but=("method", "seed"))
+    if (before := body.get("mode", "exact")) != mode:
+        raise ConfigError(f"--resume: the comparison began with --mode {before}, not {mode}")
     return {(m, s): [record_of(r) for r in history] for m, s, history in body["runs"]}
 
 

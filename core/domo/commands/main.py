@@ -46,11 +46,6 @@ def main() -> None:
     app()
 
 
-def data_root(given: Path | None) -> Path:
-    """Where a task's data lies."""
-    return given or user_cache()
-
-
 @app.callback()
 @friendly_errors()
 def _before(version: Version = False) -> None:
@@ -113,6 +108,8 @@ def simulate(
     jobs: Annotated[int, typer.Option(min=1, help="Processes of a comparison.")] = 1,
     on: Annotated[str | None, typer.Option(help="Compare on dask://HOST:PORT or slurm.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="For the silos of a run.")] = None,
+    mode: Annotated[str, typer.Option(help="exact, batched (but for rounding) or auto.")] = "exact",
+    precision: Annotated[str, typer.Option(help="Or bf16, for batched.")] = "float32",
     silo_name_prefix: Annotated[str, typer.Option(help="Silo i is called PREFIXi.")] = "silo-",
     device: Annotated[str, typer.Option(help="Where silos compute, such as cuda.")] = "cpu",
     replay: Annotated[
@@ -138,6 +135,7 @@ def simulate(
 
     Without flags: DOMO on real digits, 4 silos that hold mostly different digits, 15 rounds.
     """
+    from domo.batched.how import How
     from domo.commands import run_flags
     from domo.commands import simulate as simulate_command
     from domo.commands.compare import parse_methods
@@ -166,13 +164,14 @@ def simulate(
         "weights": weights,
         "threads": threads,
     }
+    how = {"mode": mode, "precision": precision}
     if replay is not None:
         from domo.commands.replay import replay_run
 
-        beside = {"config": config, "run": run, "compare": compare, "seeds": seeds}
+        beside = {"config": config, "run": run, "compare": compare, "seeds": seeds, **how}
         run_flags.refuse_beside_replay(flags, {**beside, "resume": resume or None})
         own, where = silo_data or (), (device, out, task, processes)
-        replay_run(replay, data_root(data), silo_name_prefix, own, initial_model, *where)
+        replay_run(replay, data or user_cache(), silo_name_prefix, own, initial_model, *where)
         return
     if silo_data or initial_model:
         raise ConfigError("--silo-data and --initial-model belong to --replay")
@@ -180,12 +179,12 @@ def simulate(
     several = run_flags.parse_seeds(seeds) if seeds else (chosen.seed,)
     compares = compare is not None or len(several) > 1
     num = run_flags.num_processes(processes, jobs, on, compares)
-    setting = Setting(chosen, data_root(data), silo_name_prefix, device, num)
+    asked = How(**how)  # type: ignore[arg-type]  # it looks itself
+    setting = Setting(chosen, data or user_cache(), silo_name_prefix, device, num, asked)
     run_flags.check_device(device)
     others: dict[str, Any] = {"config": config, "run": run, "data": data, "out": out}
-    others |= {"seeds": seeds, "compare": compare, "jobs": None if jobs == 1 else jobs, "on": on}
-    others |= {"processes": processes, "device": None if device == "cpu" else device}
-    others |= {"silo_name_prefix": None if silo_name_prefix == "silo-" else silo_name_prefix}
+    others |= {"seeds": seeds, "compare": compare, "jobs": jobs, "on": on, "device": device}
+    others |= {"processes": processes, "silo_name_prefix": silo_name_prefix, **how}
     again = run_flags.typed_again(flags, **others, resume=True)
     if not compares:
         setting = replace(setting, config=chosen.model_copy(update={"seed": several[0]}))
@@ -294,7 +293,7 @@ def split(
     """Deal a public dataset out to silos, a folder for each."""
     from domo.commands.split import split_data
 
-    split_data(task, data_root(data), silos, similarity, seed, out)
+    split_data(task, data or user_cache(), silos, similarity, seed, out)
 
 
 app.add_typer(remote_app)

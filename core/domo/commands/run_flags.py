@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from domo.batched.how import EXACT
 from domo.errors import ConfigError
 from domo.ops.config_file import load_runs, validate
 from domo.ops.words import typed
 from domo.run_config import RunConfig
-from domo.trial import DEFAULTS, laid_over
+from domo.trial import DEFAULTS, PREFIX, laid_over
 
 FLAGS = {
     "num_rounds": "--rounds",
@@ -40,6 +41,14 @@ FLAGS = {
     },
 }
 """The keys of a run that have a flag."""
+USUAL = {
+    "jobs": 1,
+    "device": "cpu",
+    "silo_name_prefix": PREFIX,
+    "mode": EXACT.mode,
+    "precision": EXACT.precision,
+}
+"""Other flags that mean nothing where they say what is so anyway."""
 
 
 def make_config(flags: Mapping[str, Any], path: Path | None, run: str | None) -> RunConfig:
@@ -68,7 +77,7 @@ def refuse_beside_replay(flags: Mapping[str, Any], beside: Mapping[str, Any]) ->
         ConfigError: Names the first flag that does.
     """
     given = [FLAGS[k] for k, v in flags.items() if v is not None and k != "task"]
-    given += [f"--{name}" for name, value in beside.items() if value is not None]
+    given += [f"--{name}" for name, value in beside.items() if value not in (None, USUAL.get(name))]
     if given:
         raise ConfigError(f"--replay takes the run as it is recorded: leave out {given[0]}")
 
@@ -78,9 +87,10 @@ def typed_again(flags: Mapping[str, Any], **others: Any) -> str:
 
     Args:
         flags: As in `make_config`.
-        others: Further flags; None or False: not given, True: one without a value.
+        others: Further flags; None, False or as in `USUAL`: not given, True: one without a value.
     """
-    given = {FLAGS[key].lstrip("-"): value for key, value in flags.items()} | others
+    given = {FLAGS[key].lstrip("-"): value for key, value in flags.items()}
+    given |= {n: v for n, v in others.items() if v is True or v != USUAL.get(n)}
     shown = {
         name.replace("-", "_"): ",".join(f"{v:g}" for v in value)
         if isinstance(value, tuple)

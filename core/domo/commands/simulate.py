@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import domo
+from domo.batched.how import AS_EXACT, EXACT, How
 from domo.commands import interrupted
 from domo.commands.export import BEST
 from domo.errors import DISK_FULL, DivergenceError, DomoError, code_of
 from domo.metrics.names import main_names, primary_of
-from domo.model.card import (
-    CardPoint,
-    CardSilo,
-    ModelCard,
-    metadata_of,
-    of_config,
-)
+from domo.model.card import CardPoint, CardSilo, ModelCard, metadata_of, of_config
 from domo.model.flat import digest
 from domo.model.model_file import save_model
 from domo.ops.console import complain, console, in_words, say
@@ -62,7 +57,8 @@ def run_single(
         f"{counted(config.num_rounds, 'round')}, seed {config.seed}"
     )
     task, silos = setting.load()
-    where = setting.device, out, None, again, resume, setting.processes
+    how = replace(setting.how, measure=True)
+    where = setting.device, out, None, again, resume, setting.processes, how
     result = run_and_keep(config, task, silos, *where)
     say(f"next:    {side_by_side}    # the paper's eight methods side by side")
     return result
@@ -78,6 +74,7 @@ def run_and_keep(
     again: str = "",
     resume: bool = False,
     processes: int | None = None,
+    how: How = EXACT,
 ) -> SimulationResult:
     """Run a simulation, a line for each round, and leave its model and history in `out`.
 
@@ -94,6 +91,7 @@ def run_and_keep(
         again: The command that goes on; empty: it cannot be gone on with.
         resume: Go on with what was interrupted in `out`.
         processes: Of the silos; None: as many as pay.
+        how: Exact, or with the layers of all silos in one call.
 
     Raises:
         ConfigError: Nothing was interrupted there, or it was another run.
@@ -129,6 +127,7 @@ def run_and_keep(
                     begin=begin,
                     processes=processes,
                     tell=say,
+                    how=how,
                 )
         except (KeyboardInterrupt, SystemExit, DomoError) as error:
             if newest and again:
@@ -162,6 +161,8 @@ def run_and_keep(
         table.add_row("best", f"{result.primary_metric} {best_value} (x_{result.best_index})")
     steps = sum(sum(r.made_by.steps) for r in result.history if r.made_by)
     table.add_row("time", f"{seconds:.1f} s for {steps} local steps and the tests")
+    if result.mode != "exact":
+        table.add_row("mode", f"{result.mode}: {AS_EXACT}")
     table.add_row("digest of the model", digest(result.x))
     table.add_row("digest of the momentum", digest(result.m))
     console.print(table)
@@ -217,6 +218,7 @@ def _write(
         "best_value": result.best_value,
         "best_digest": result.best_digest,
         "stopped": result.stopped,
+        "mode": result.mode,
         **more,
         "history": [asdict(r) for r in result.history],
     }

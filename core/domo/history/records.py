@@ -18,7 +18,8 @@ class RunFacts:
         num_silos: K.
         num_rounds: R, as it was asked for.
         mode: How it was computed: `exact` for the simulator with the bytes of a federation,
-            `coordinator` for a federation.
+            `batched` for the one that is the same within float tolerance, `coordinator` for a
+            federation.
         state: FINISHED, or how far the coordinator is with it.
         detail: Why it ended early, what it waits for; may be empty.
         digest: xxh3-128 over the last checkpoint. Two runs with equal digests ended with the same

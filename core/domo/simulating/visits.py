@@ -7,6 +7,7 @@ would take. The bytes are the same either way.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from domo.errors import ConfigError
 from domo.model.flat import FlatModel
 from domo.model.layout import Layout
 from domo.run_config import RunConfig
+from domo.simulated import Computed
 from domo.simulating import share
 from domo.simulating.pool import CannotStart, Pool
 from domo.simulating.visit import Broadcast, Here, SimulatedSilo, Visited, asked
@@ -37,6 +39,8 @@ class Visits:
     Raises:
         ConfigError: The silos cannot be computed in so many processes.
     """
+
+    mode: ClassVar[Computed] = "exact"
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+from domo.batched.how import EXACT, How
 from domo.errors import ConfigError, DivergenceError, DomoError, TransportError
 from domo.inputs.images import ImageSettings
 from domo.run_config import RunConfig
@@ -61,6 +62,7 @@ class Setting:
         prefix: Silo i is called `{prefix}{i}`, where the run has no roster.
         device: Where silos compute.
         processes: Of the silos of one run; None: as many as pay.
+        how: Exact, or with the layers of all silos in one call.
     """
 
     config: RunConfig
@@ -68,6 +70,7 @@ class Setting:
     prefix: str = PREFIX
     device: str = "cpu"
     processes: int | None = 1
+    how: How = EXACT
 
     def load(self) -> tuple[Task, list[SimulatedSilo]]:
         """The task and its silos, as the run's seed splits the data."""
@@ -100,7 +103,14 @@ def run_one(setting: Setting) -> list[ModelRecord]:
     c = setting.config
     task, silos = setting.load()
     try:
-        result = simulate(c, task, silos, device=setting.device, processes=setting.processes)
+        result = simulate(
+            c,
+            task,
+            silos,
+            device=setting.device,
+            processes=setting.processes,
+            how=setting.how,
+        )
     except DivergenceError as error:
         raise DivergenceError(f"{setting.title}: {error}", error.count) from error
     return result.history

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,15 +36,32 @@ def crop_and_flip(
         The new images and the same labels.
     """
     images, labels = batch
-    n, _, height, width = images.shape
+    return crop(images, draw_crops(len(images), generator, padding), black, padding), labels
+
+
+class Crops(NamedTuple):
+    """Where each of n images is cropped, and whether it is flipped; each of shape (n, 1)."""
+
+    top: Tensor
+    left: Tensor
+    flipped: Tensor
+
+
+def draw_crops(n: int, generator: torch.Generator, padding: int = 4) -> Crops:
+    """All randomness of `crop_and_flip`."""
     top = torch.randint(2 * padding + 1, (n, 1), generator=generator)
     left = torch.randint(2 * padding + 1, (n, 1), generator=generator)
-    flipped = torch.randint(2, (n, 1), generator=generator).bool()
+    return Crops(top, left, torch.randint(2, (n, 1), generator=generator).bool())
+
+
+def crop(images: Tensor, crops: Crops, black: Tensor, padding: int = 4) -> Tensor:
+    """What `crop_and_flip` makes of images; all on one device, the images' own."""
+    n, _, height, width = images.shape
     padded = black.view(1, -1, 1, 1).repeat(n, 1, height + 2 * padding, width + 2 * padding)
     padded[:, :, padding : padding + height, padding : padding + width] = images
-    rows = top + torch.arange(height)
-    columns = torch.arange(width)
-    columns = left + torch.where(flipped, columns.flip(0), columns)
-    which = torch.arange(n)[:, None, None]
+    rows = crops.top + torch.arange(height, device=images.device)
+    columns = torch.arange(width, device=images.device)
+    columns = crops.left + torch.where(crops.flipped, columns.flip(0), columns)
+    which = torch.arange(n, device=images.device)[:, None, None]
     out = padded[which, :, rows[:, :, None], columns[:, None, :]]
-    return out.permute(0, 3, 1, 2).contiguous(), labels
+    return out.permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,1 @@
+"""The fast simulator: the layers of all silos in one call, the same within float tolerance."""
