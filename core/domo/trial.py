@@ -68,8 +68,8 @@ def simulate(
             many as pay. A script that asks for several begins with `if __name__ == "__main__":`,
             and its task is defined in a module.
         mode: `batched` computes the layers of all silos in one call: for small models several times
-            as fast, and the same within float tolerance. `exact` has the bytes of a deployed run; `auto`
-            takes what is quicker here.
+            as fast, and the same within float tolerance, not the same bytes. `exact` has the bytes
+            of a deployed run; `auto` takes what is quicker here.
         precision: bf16 for lower precision inside the forward pass, in mode `batched`.
         settings: Fields of `RunConfig`; by default 4 silos and 15 rounds.
 

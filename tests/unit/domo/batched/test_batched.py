@@ -73,6 +73,8 @@ def both(task, silos, **settings):
     run = functools.partial(domo.simulate, task(), silos, **given)
     exact, batched = run(), run(mode="batched")
     assert (exact.mode, batched.mode) == ("exact", "batched")
+    assert (exact.to_history().facts.mode, batched.to_history().facts.mode) == ("exact", "batched")
+    assert "batched" in batched._repr_html_()
     return exact, batched
 
 

@@ -47,9 +47,10 @@ def test_simulate_leaves_model_and_history(tmp_path):
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "domo-s-digits: DOMO-S on digits, 3 silos, similarity 5 %, 2 rounds, seed 5"
-    assert [line.split()[:2] for line in lines[2:5]] == [["round", f"{i}/2"] for i in range(3)]
-    assert "test accuracy" in lines[4]
-    assert "3 of 3 silos" in lines[4]
+    assert lines[1].startswith("silos one after another (exact): about ")
+    assert [line.split()[:2] for line in lines[3:6]] == [["round", f"{i}/2"] for i in range(3)]
+    assert "test accuracy" in lines[5]
+    assert "3 of 3 silos" in lines[5]
     asked = "--silos 3 --rounds 2 --seed 5 --lr 0.1 --local-steps 2"
     assert lines[-1].startswith(f"next:    domo simulate {asked} --data ")
     typed = shlex.split(lines[-1].removeprefix("next:"), comments=True)
