@@ -44,7 +44,7 @@ class Pace(NamedTuple):
     batched: float | None
 
 
-class CannotBatchError(ConfigError):
+class CannotBatch(Exception):
     """These silos cannot be batched; the exact loop takes them."""
 
 
@@ -98,9 +98,9 @@ def choose(
     with torch.random.fork_rng([flat.vector.device] if flat.vector.is_cuda else []):
         try:
             together, pace = _try(config, task, flat, silos, sent, tried, how.dtype, least_s)
-        except CannotBatchError as error:
+        except CannotBatch as error:
             if asked == "batched":
-                raise
+                raise ConfigError(str(error)) from error
             tell(f"silos one after another (exact): {error}")
             return None
     exact = _about(pace.exact * total)
@@ -132,7 +132,7 @@ def _try(
     """A few steps of some silos in both modes; only in the exact one where it takes less.
 
     Raises:
-        CannotBatchError: Batching is not right here; says why.
+        CannotBatch: Batching is not right here; says why.
     """
     alone = replace(tried[0], evaluation=None)
 
@@ -148,7 +148,7 @@ def _try(
     if exact_s < least_s:
         return None, Pace(exact_s, None)
     if (why := _why_not(config, task, flat, sent)) is not None:
-        raise CannotBatchError(f"silos cannot be batched: {why}")
+        raise CannotBatch(f"silos cannot be batched: {why}")
     together = Together(config, task, flat, silos, sent.buffers)
     names = [s.silo_id for s in tried]
 
@@ -158,10 +158,10 @@ def _try(
     try:
         found = all_of_them(min(FIRST_STEPS, most))
     except TaskError as error:
-        raise CannotBatchError(f"silos cannot be batched: {error}") from error
+        raise CannotBatch(f"silos cannot be batched: {error}") from error
     apart = float((found.update - expected.update).norm() / expected.update.norm().clamp_min(TINY))
     if not apart <= MOST_APART:
-        raise CannotBatchError(
+        raise CannotBatch(
             f"silos cannot be batched: their updates are others (by {apart:.2g} of their norm) "
             "than those of silos alone; a loss over a batch has to be a mean over its samples"
         )
