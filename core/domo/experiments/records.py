@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from domo.errors import ConfigError
 from domo.experiments.recipe import Cell
@@ -20,8 +20,12 @@ from domo.storage.files import replace, sync
 
 FORMAT = 1
 CELLS, PLAN = "cells", "plan.json"
-EXACT = "exact"
+EXACT: Final = "exact"
 """How a run is computed: silo by silo, with the bytes of a deployed run."""
+BATCHED: Final = "batched"
+"""The silos in one call: the same within float tolerance."""
+AUTO: Final = "auto"
+"""Whichever of the two is quicker; a record says which it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Record:
 
     Attributes:
         config: All of its settings.
-        mode: How it was computed.
+        mode: How it was computed: `EXACT` or `BATCHED`.
         device: Where.
         versions: Of domo and of torch.
         seconds: Wall time of training and tests, without reading the data.

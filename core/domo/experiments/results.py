@@ -8,7 +8,7 @@ from pathlib import Path
 
 from domo.errors import ConfigError
 from domo.experiments.recipe import Cell, Panel, Recipe, Row, Scale
-from domo.experiments.records import Record, load_record
+from domo.experiments.records import AUTO, BATCHED, EXACT, Record, load_record
 
 
 class UndoneError(Exception):
@@ -123,13 +123,15 @@ def spread(values: Sequence[float]) -> float:
 def load_results(
     recipe: Recipe, scale: Scale, cells: Sequence[Cell], store: Path, mode: str
 ) -> Results:
-    """What is done of a recipe.
+    """What is done of a recipe, in the mode asked for; with `AUTO` in either, exact first.
 
     Raises:
         ConfigError: A record cannot be read.
     """
     found = {}
+    modes = (EXACT, BATCHED) if mode == AUTO else (mode,)
     for cell in cells:
-        if record := load_record(store, cell.config, mode):
+        records = (load_record(store, cell.config, one) for one in modes)
+        if record := next(filter(None, records), None):
             found[cell.panel, cell.row, cell.seed] = record
     return Results(recipe, scale, cells, found)

@@ -4,16 +4,17 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from domo.batched.how import How, Mode
 from domo.commands import interrupted
 from domo.errors import ConfigError, DivergenceError
 from domo.experiments.recipe import Cell
-from domo.experiments.records import EXACT, Record, record_name
+from domo.experiments.records import AUTO, EXACT, Record, record_name
 from domo.ops.command_app import version
 from domo.simulated import Held, ModelRecord, SimulationResult
 from domo.simulation import simulate
@@ -32,13 +33,13 @@ class Job:
         cell: Which.
         setting: Its run, data and device.
         store: Folder of records; where it is there, a long run keeps what it has in it.
-        mode: How it is computed.
+        mode: How it is computed; `auto`: whichever is quicker, and its record says which.
     """
 
     cell: Cell
     setting: Setting
     store: Path
-    mode: str = EXACT
+    mode: Mode = EXACT
 
     @property
     def title(self) -> str:
@@ -63,21 +64,32 @@ def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) ->
     samples = {s.silo_id: len(s.train) for s in silos if s.train is not None}
     place = job.store / f"{record_name(config, job.mode)}.held"
     held = _held(place, job, samples)
+    mode = held.mode if held and job.mode == AUTO else job.mode
     began = kept = time.perf_counter()
 
     def keep(now: Held, _: SimulationResult) -> None:
-        nonlocal kept
+        nonlocal kept, mode
+        mode = now.mode
         if time.perf_counter() - kept > KEEP_S and job.store.is_dir():
             interrupted.save_held(place, now, config, samples)
             kept = time.perf_counter()
 
     failed, history = "", list[ModelRecord]()
     try:
-        device = job.setting.device
-        history = simulate(
-            config, task, silos, device=device, on_model=on_model, on_round=keep, begin=held
-        ).history
+        result = simulate(
+            config,
+            task,
+            silos,
+            device=job.setting.device,
+            on_model=on_model,
+            on_round=keep,
+            begin=held,
+            how=How(job.mode),
+        )
+        history, mode = result.history, result.mode
     except DivergenceError as error:
+        if mode == AUTO:  # in the first round: nobody knows yet how it was computed
+            return run_cell(replace(job, mode=EXACT), on_model)
         failed = str(error)
     seconds = time.perf_counter() - began
     if held and not failed:  # as if all rounds had been as fast as those since
@@ -90,7 +102,7 @@ def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) ->
     rounds = [r.made_by for r in history if r.made_by]
     return Record(
         config=config.model_dump(mode="json"),
-        mode=job.mode,
+        mode=mode,
         device=job.setting.device,
         versions={"domo": version(), "torch": str(torch.__version__)},
         seconds=round(seconds, 3),

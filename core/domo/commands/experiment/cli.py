@@ -44,18 +44,30 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE: a setting of all runs; may be repeated."),
 ]
+ModeFlag = Annotated[
+    Literal["exact", "batched", "auto"],
+    typer.Option(
+        "--mode",
+        help="exact: the bytes of a deployed run; batched: all silos in one call, same within "
+        "float tolerance; auto: the quicker one.",
+    ),
+]
 PLACE = Path("runs/experiments")
 
 
 @experiment_app.command("list")
 @friendly_errors(OF_ERRORS)
 def list_(
-    scale: ScaleFlag = "small", out: Out = PLACE, seeds: Seeds = None, set_: Set = None
+    scale: ScaleFlag = "small",
+    out: Out = PLACE,
+    seeds: Seeds = None,
+    set_: Set = None,
+    mode: ModeFlag = "exact",
 ) -> None:
     """List the recipes: what they are of the paper, what is done, and the time left."""
     from domo.commands.experiment.run import show_list
 
-    show_list(_wanted(["all"], scale, out, seeds, set_))
+    show_list(_wanted(["all"], scale, out, seeds, set_, mode))
 
 
 @experiment_app.command()
@@ -68,6 +80,7 @@ def run(
     out: Out = PLACE,
     seeds: Seeds = None,
     set_: Set = None,
+    mode: ModeFlag = "exact",
     cells: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many runs [default: all].")
     ] = None,
@@ -91,7 +104,7 @@ def run(
 
     check_device(device)
     num_processes(None, jobs, on, compares=True)  # that only one of the two is given
-    wanted = _wanted(names, scale, out, seeds, set_)
+    wanted = _wanted(names, scale, out, seeds, set_, mode)
     run_recipes(wanted, data or user_cache(), device, jobs, on, cells, afresh)
 
 
@@ -103,6 +116,7 @@ def report(
     out: Out = PLACE,
     seeds: Seeds = None,
     set_: Set = None,
+    mode: ModeFlag = "exact",
     into: Annotated[
         Path | None, typer.Option(help="Also put it into this markdown file, such as a page.")
     ] = None,
@@ -110,7 +124,7 @@ def report(
     """Tables, plots and claims from what is done, all of it or not."""
     from domo.commands.experiment.report import report as report_on
 
-    wanted = _wanted(names, scale, out, seeds, set_)
+    wanted = _wanted(names, scale, out, seeds, set_, mode)
     for recipe in wanted.recipes():
         folder = wanted.folder(recipe)
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,13 +132,19 @@ def report(
 
 
 def _wanted(
-    names: list[str], scale: Any, out: Path, seeds: str | None, settings: list[str] | None
+    names: list[str],
+    scale: Any,
+    out: Path,
+    seeds: str | None,
+    settings: list[str] | None,
+    mode: Any,
 ) -> "Wanted":
     from domo.commands.experiment.run import Wanted
     from domo.commands.run_flags import parse_seeds
 
     several = parse_seeds(seeds) if seeds else ()
-    return Wanted(names, scale, out, several, dict(_setting(text) for text in settings or ()))
+    typed = dict(_setting(text) for text in settings or ())
+    return Wanted(names, scale, out, several, typed, mode)
 
 
 def _setting(text: str) -> tuple[str, Any]:

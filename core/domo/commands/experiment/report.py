@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from domo.batched.how import AS_EXACT
 from domo.commands.experiment.draw import draw
 from domo.commands.experiment.files import write_files
 from domo.commands.experiment.tables import claims_table, in_markdown, on_terminal, tables
 from domo.errors import ConfigError
 from domo.experiments.claims import Verdict, check_all
-from domo.experiments.records import write_whole
+from domo.experiments.records import BATCHED, write_whole
 from domo.experiments.results import Results
 from domo.ops.console import console, say
 from domo.ops.words import counted, duration
@@ -81,6 +82,8 @@ def summary(r: Results) -> str:
         how += dict.fromkeys(one.device for one in records)
         how += dict.fromkeys(f"torch {one.versions['torch']}" for one in records)
         text += f" in {duration(sum(distinct.values()))} of computing ({', '.join(how)})"
+        if any(one.mode == BATCHED for one in records):
+            text += f"; {BATCHED}: {AS_EXACT}"
     return text + "."
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from domo.batched.how import Mode
 from domo.commands.experiment.cells import Job, run_all
 from domo.commands.experiment.report import report
 from domo.errors import TransportError
@@ -45,7 +46,7 @@ class Wanted:
     out: Path = OUT
     seeds: Sequence[int] = ()
     typed: Mapping[str, Any] = field(default_factory=dict)
-    mode: str = EXACT
+    mode: Mode = EXACT
 
     @property
     def store(self) -> Path:
@@ -192,7 +193,8 @@ def _run_cells(
 
 def _line(job: Job, record: Record) -> str:
     number = record.failed or f"accuracy {100 * record.final():.2f} %"
-    return f"{job.cell.key:44} {number}  {record.seconds:.1f} s"
+    mode = "" if record.mode == EXACT else f"  {record.mode}"
+    return f"{job.cell.key:44} {number}  {record.seconds:.1f} s{mode}"
 
 
 def _progress() -> Progress:
@@ -216,7 +218,7 @@ def show_list(wanted: Wanted) -> None:
         table.add_column(name, no_wrap=name in ("recipe", "runs done"))
     results = [wanted.results(recipe) for recipe in wanted.recipes()]
     distinct = {
-        record_name(c.config, wanted.mode): r.records[c.panel, c.row, c.seed]
+        record_name(c.config, EXACT): r.records[c.panel, c.row, c.seed]
         for r in results
         for c in r.cells
         if (c.panel, c.row, c.seed) in r.records

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from io import StringIO
 
 import pyarrow.parquet
@@ -145,6 +146,31 @@ def test_a_long_run_goes_on_where_a_kill_left_it(tmp_path, monkeypatch):
     assert record.train_loss == undisturbed.train_loss
     assert record.steps == undisturbed.steps
     assert not list(tmp_path.glob("*.held"))
+
+
+def test_a_record_says_the_mode_that_computed_it(tmp_path):
+    exact, batched, auto = (
+        run_cell(replace(job(tmp_path), mode=mode)) for mode in ("exact", "batched", "auto")
+    )
+    assert (exact.mode, batched.mode) == ("exact", "batched")
+    assert auto.mode in ("exact", "batched")
+    for other in (batched, auto):
+        assert other.metrics["accuracy"] == pytest.approx(exact.metrics["accuracy"], abs=0.01)
+    assert run_cell(replace(job(tmp_path, local_lr=1e30), mode="auto")).mode == "exact"
+
+
+def test_records_of_either_mode_are_kept_apart_and_auto_takes_both(tmp_path):
+    words = ("run", "alpha-beta", "--scale", "tiny", "--seeds", "0", "--out", tmp_path)
+    text = call(*words, "--mode", "batched", "--cells", "1")
+    assert "  batched\n" in text
+    assert "batched: same as exact within float tolerance" in text
+    assert text.strip().endswith("--mode batched")
+    assert [p.stem.split("-")[1:] for p in (tmp_path / "tiny/cells").iterdir()] == [["batched"]]
+    assert "mode was batched, now exact" in call(*words, "--cells", "1", code=2)
+    report = ("report", *words[1:])
+    assert "0 of 12 runs done" in call(*report)
+    for mode in ("batched", "auto"):
+        assert "1 of 12 runs done" in call(*report, "--mode", mode)
 
 
 def test_what_is_damaged_is_run_from_the_start(tmp_path):
