@@ -10,16 +10,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import benchmarks.simulators
-from benchmarks.simulators.contenders import (
-    BATCH_SIZE,
-    CONTENDERS,
-    MODELS,
-    NUM_SILOS,
-    Setting,
-    Turns,
-)
+from benchmarks.peers.install import installed
+from benchmarks.simulators.contenders import CONTENDERS, WITH_CHILDREN
+from benchmarks.simulators.peers import PEERS, become
+from benchmarks.simulators.setting import BATCH_SIZE, MODELS, NUM_SILOS, Setting
+from benchmarks.simulators.turns import Turns
 
 BASE = "indexed"
 """What ratios are taken to."""
@@ -44,7 +42,8 @@ class Contender:
     def __init__(self, name: str, model: str, args: argparse.Namespace):
         self.name, self.turns = name, []
         words = ["--play", name, "--models", model, "--data", str(args.data)]
-        words += ["--turns", str(args.turns)]
+        self._folder = TemporaryDirectory(prefix="domo-bench-")
+        words += ["--turns", str(args.turns), "--folder", self._folder.name]
         one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.simulators", *words],
@@ -71,6 +70,7 @@ class Contender:
         """Its input ends, and so does it."""
         self._process.stdin.close()
         self._process.wait()
+        self._folder.cleanup()
 
 
 def measure(model: str, names: Sequence[str], args: argparse.Namespace) -> list[Row]:
@@ -119,8 +119,10 @@ def play(name: str, model: str, args: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
-    task, num_steps = MODELS[model]
-    CONTENDERS[name](Setting(task, num_steps, args.data, args.turns + 2), Turns())
+    setting = Setting(*MODELS[model], args.data, args.turns + 2, args.folder)
+    if name in PEERS:
+        become(name, setting)
+    CONTENDERS[name](setting, Turns(alone=name not in WITH_CHILDREN))
 
 
 def main() -> None:
@@ -129,18 +131,27 @@ def main() -> None:
         description=benchmarks.simulators.__doc__.splitlines()[0],
     )
     parser.add_argument("--models", default=",".join(MODELS), help=f"of {', '.join(MODELS)}")
-    parser.add_argument("--only", default=",".join(CONTENDERS), help="contenders, by comma")
+    known = (*CONTENDERS, *PEERS)
+    parser.add_argument(
+        "--only",
+        default=",".join(CONTENDERS),
+        help=f"contenders, of {', '.join(known)}; the last {len(PEERS)} are installed on first use",
+    )
     parser.add_argument("--turns", type=int, default=12, help="rounds of each that are measured")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where datasets are")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--play", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.play:
         play(args.play, args.models, args)
         return
-    for given, known in ((args.models, MODELS), (args.only, CONTENDERS)):
-        if unknown := set(given.split(",")) - set(known):
-            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    for given, there in ((args.models, MODELS), (args.only, known)):
+        if unknown := set(given.split(",")) - set(there):
+            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(there)}")
+    for name in set(args.only.split(",")) & set(PEERS):
+        package = PEERS[name].package
+        print(f"{name}: {package.name} {installed(package)[1]}")
     print(f"{NUM_SILOS} silos, batch {BATCH_SIZE}, one thread each, median of {args.turns} turns\n")
     print(
         f"{'model':<6} {'contender':<10} {'steps/CPU-s':>12} {'ratio':>7} "
@@ -157,7 +168,7 @@ def main() -> None:
     if args.json:
         setting = {
             "models": {
-                m: dict(zip(("task", "local_steps"), MODELS[m], strict=True)) for m in MODELS
+                m: {"task": MODELS[m].task, "local_steps": MODELS[m].num_steps} for m in MODELS
             },
             "num_silos": NUM_SILOS,
             "batch_size": BATCH_SIZE,

@@ -1,54 +1,27 @@
 """What takes turns: a function each, and what they are given."""
 
-import json
-import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-MODELS = {"mlp": ("fashion-mnist", 40), "cnn": ("fashion-mnist-cnn", 10)}
-"""Model -> named task, local steps P of a silo in a round."""
-NUM_SILOS, SIMILARITY, BATCH_SIZE, SEED = 16, 0.05, 32, 0
-LOCAL_LR, MOMENTUM, SERVER_MOMENTUM, WEIGHT_DECAY = 0.01, 0.6, 0.9, 5e-4
+from benchmarks.simulators.setting import (
+    BATCH_SIZE,
+    LOCAL_LR,
+    MOMENTUM,
+    NUM_SILOS,
+    SEED,
+    SERVER_MOMENTUM,
+    SIMILARITY,
+    WEIGHT_DECAY,
+    Setting,
+    Turn,
+    stacked_shards,
+)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is trained: a named task, P, the folder of its data, and for how many rounds at most."""
-
-    task: str
-    num_steps: int
-    data: Path
-    num_rounds: int
-
-
-class Turns:
-    """Says what a round has cost, and waits until it is this contender's turn again.
-
-    One line out after each round, `{"steps": ..., "wall_s": ..., "cpu_s": ...}`; the next round
-    begins with a line in, and the end of the input is the end.
-    """
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def __call__(self, steps: int) -> None:
-        """End a round of so many silo-steps, and wait."""
-        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        print(json.dumps({"steps": steps, "wall_s": wall, "cpu_s": cpu}), flush=True)
-        if not sys.stdin.readline():
-            sys.exit(0)
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-
-Turn = Callable[[int], None]
-
-
-def exact(setting: Setting, turn: Turn) -> None:
+def exact(setting: Setting, turn: Turn, processes: int = 1) -> None:
     """Rounds of the simulator, from the inside."""
-    _ours(setting, turn, "exact")
+    _ours(setting, turn, "exact", processes)
 
 
 def batched(setting: Setting, turn: Turn) -> None:
@@ -56,7 +29,7 @@ def batched(setting: Setting, turn: Turn) -> None:
     _ours(setting, turn, "batched")
 
 
-def _ours(setting: Setting, turn: Turn, mode: Any) -> None:
+def _ours(setting: Setting, turn: Turn, mode: Any, processes: int = 1) -> None:
     from domo import simulation
     from domo.batched.how import How
     from domo.run_config import RunConfig
@@ -82,7 +55,12 @@ def _ours(setting: Setting, turn: Turn, mode: Any) -> None:
     silos = shard_silos(task, setting.data, silo_names(config), SIMILARITY, SEED)
     steps = NUM_SILOS * setting.num_steps
     simulation.simulate(
-        config, task, silos, on_round=lambda held, result: turn(steps), how=How(mode)
+        config,
+        task,
+        silos,
+        on_round=lambda held, result: turn(steps),
+        processes=processes,
+        how=How(mode),
     )
 
 
@@ -119,15 +97,10 @@ def _plain(setting: Setting, turn: Turn, batches: Callable[[Any, Any], Iterator[
     from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
     from domo.tasks import load_task
-    from domo.tasks.base import Shard
 
     torch.manual_seed(SEED)
-    task = load_task(setting.task)
-    model = task.build_model()
-    shards = []
-    for k in range(NUM_SILOS):
-        data = task.train_data(setting.data, Shard(k, NUM_SILOS, SIMILARITY, SEED))
-        shards.append(data.stacked(range(len(data))))  # standardised once and for all
+    model = load_task(setting.task).build_model()
+    shards = stacked_shards(setting)
     params = list(model.parameters())
     x = parameters_to_vector(params).detach().clone()
     m = torch.zeros_like(x)
@@ -151,8 +124,11 @@ def _plain(setting: Setting, turn: Turn, batches: Callable[[Any, Any], Iterator[
 
 CONTENDERS: dict[str, Callable[[Setting, Turn], None]] = {
     "exact": exact,
+    "processes": partial(exact, processes=2),
     "batched": batched,
     "indexed": indexed,
     "loader": loader,
 }
 """Name -> a function that trains and calls `turn(steps)` after each round."""
+WITH_CHILDREN = {"processes"}
+"""Those that start processes, whose CPU-seconds are theirs."""

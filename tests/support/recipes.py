@@ -18,6 +18,7 @@ def record(config, accuracies: Sequence[float], failed: str = "") -> Record:
         device="cpu",
         versions={"domo": "0", "torch": "2"},
         seconds=2.0,
+        cpu_seconds=1.5,
         steps=10,
         model_indices=list(range(n)),
         metrics={} if failed else {"accuracy": list(accuracies), "loss": [1.0] * n},

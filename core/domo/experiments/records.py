@@ -38,6 +38,7 @@ class Record:
         device: Where.
         versions: Of domo and of torch.
         seconds: Wall time of training and tests, without reading the data.
+        cpu_seconds: Of the same; on a busy machine, what it took more nearly than wall time.
         steps: Local steps of all silos.
         model_indices: The i of each x_i that was tested.
         metrics: Name to the value at each of them; accuracy is in 0..1.
@@ -50,6 +51,7 @@ class Record:
     device: str
     versions: Mapping[str, str]
     seconds: float
+    cpu_seconds: float
     steps: int
     model_indices: Sequence[int] = ()
     metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)

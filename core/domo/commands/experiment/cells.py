@@ -66,6 +66,7 @@ def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) ->
     held = _held(place, job, samples)
     mode = held.mode if held and job.mode == AUTO else job.mode
     began = kept = time.perf_counter()
+    before = time.process_time()
 
     def keep(now: Held, _: SimulationResult) -> None:
         nonlocal kept, mode
@@ -91,9 +92,11 @@ def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) ->
         if mode == AUTO:  # in the first round: nobody knows yet how it was computed
             return run_cell(replace(job, mode=EXACT), on_model)
         failed = str(error)
-    seconds = time.perf_counter() - began
+    whole = 1.0
     if held and not failed:  # as if all rounds had been as fast as those since
-        seconds *= config.num_rounds / max(1, config.num_rounds - len(held.history))
+        whole = config.num_rounds / max(1, config.num_rounds - len(held.history))
+    seconds = whole * (time.perf_counter() - began)
+    cpu_seconds = whole * (time.process_time() - before)
     place.unlink(missing_ok=True)
     tested = [r for r in history if r.metrics]
     if not failed and not (tested and all("accuracy" in r.metrics for r in tested)):
@@ -106,6 +109,7 @@ def run_cell(job: Job, on_model: Callable[[ModelRecord], None] | None = None) ->
         device=job.setting.device,
         versions={"domo": version(), "torch": str(torch.__version__)},
         seconds=round(seconds, 3),
+        cpu_seconds=round(cpu_seconds, 3),
         steps=sum(sum(one.steps) for one in rounds),
         model_indices=[r.model_index for r in tested],
         metrics={n: [r.metrics[n] for r in tested] for n in names if n in tested[0].metrics},

@@ -59,6 +59,7 @@ def long_rows(r: Results) -> Iterator[dict[str, object]]:
             "failed": record.failed,
             "local_steps": record.steps,
             "seconds": record.seconds,
+            "cpu_seconds": record.cpu_seconds,
             "mode": record.mode,
             "device": record.device,
             "config_digest": c.digest,

@@ -77,11 +77,11 @@ def summary(r: Results) -> str:
     text = f"{len(r.records)} of {counted(len(r.cells), 'run')} done"
     records = r.records.values()
     if records:
-        distinct = {id(record): record.seconds for record in records}
+        distinct = {id(record): record.cpu_seconds for record in records}
         how = ["+".join(dict.fromkeys(one.mode for one in records))]
         how += dict.fromkeys(one.device for one in records)
         how += dict.fromkeys(f"torch {one.versions['torch']}" for one in records)
-        text += f" in {duration(sum(distinct.values()))} of computing ({', '.join(how)})"
+        text += f" in {duration(sum(distinct.values()))} of one core ({', '.join(how)})"
         if any(one.mode == BATCHED for one in records):
             text += f"; {BATCHED}: {AS_EXACT}"
     return text + "."

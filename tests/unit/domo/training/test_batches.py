@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.utils import deterministic
 from torch.utils.data import TensorDataset
 
 from domo.errors import (
@@ -86,8 +87,10 @@ def test_configure_torch() -> None:
         configure_torch(1)
         assert torch.get_num_threads() == 1
         assert torch.are_deterministic_algorithms_enabled()
+        assert not deterministic.fill_uninitialized_memory
     finally:
         torch.use_deterministic_algorithms(False)
+        deterministic.fill_uninitialized_memory = True
 
 
 def test_torch_s_compiler_is_told_whether_it_is_loaded_before_or_later(
@@ -101,6 +104,7 @@ def test_torch_s_compiler_is_told_whether_it_is_loaded_before_or_later(
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "1"
         assert loaded.deterministic
+    assert deterministic.fill_uninitialized_memory
     assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "of the user's"
     assert not loaded.deterministic
     monkeypatch.delenv("TORCHINDUCTOR_DETERMINISTIC")
