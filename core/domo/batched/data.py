@@ -41,6 +41,9 @@ class Joined:
     Args:
         datasets: By the name of their silo; all of one kind.
         device: Where batches are made.
+
+    Attributes:
+        sizes: How many samples each has, in their order.
     """
 
     def __init__(self, datasets: Mapping[str, ArrayDataset], device: torch.device):
@@ -50,9 +53,29 @@ class Joined:
         self._data.labels = torch.cat([d.labels for d in datasets.values()]).to(device)
         if isinstance(self._data, PixelDataset):
             self._data.mean, self._data.std = first.mean.to(device), first.std.to(device)  # type: ignore[attr-defined]
-        starts = accumulate(map(len, datasets.values()), initial=0)
+        self.sizes = {name: len(d) for name, d in datasets.items()}
+        starts = accumulate(self.sizes.values(), initial=0)
         self._first = dict(zip(datasets, starts, strict=False))
         self._device = device
+
+    @property
+    def sample_bytes(self) -> int:
+        """Of one input, as the model takes it: float32."""
+        return 4 * self._data.inputs[0].numel()
+
+    @property
+    def labels_each(self) -> float:
+        """How many labels a sample has."""
+        return self._data.labels[0].numel()
+
+    def in_order(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """All samples once, standardised, in batches of so many."""
+        for lo in range(0, len(self._data), size):
+            yield self._data[lo : lo + size]  # type: ignore[index]  # views, where nothing is to do
+
+    def split(self, numbers: Tensor) -> tuple[Tensor, ...]:
+        """Numbers of all samples in order, silo by silo."""
+        return torch.split(numbers, list(self.sizes.values()))
 
     def at(self, silo_id: str, indices: Sequence[int]) -> Tensor:
         """Where samples of a silo lie."""
@@ -60,12 +83,16 @@ class Joined:
 
     def batch(self, where: Tensor) -> tuple[Tensor, Tensor]:
         """The folded batch of samples at places of shape (b, K), standardised."""
-        return self._data.stacked(where.flatten())  # type: ignore[arg-type]
+        at, data = where.flatten(), self._data
+        inputs = data.inputs.index_select(0, at)
+        if isinstance(data, PixelDataset):
+            inputs = (inputs - data.mean) / data.std
+        return inputs, data.labels.index_select(0, at)
 
 
 def join(loaders: Mapping[str, BatchLoader], device: torch.device) -> Joined | None:
     """The training data of all silos as one dataset; None: they are not arrays of one kind."""
-    data = {name: loader.dataset for name, loader in loaders.items()}
+    data = {name: loader.dataset for name, loader in loaders.items() if len(loader)}
     first = next(iter(data.values()), None)
     if type(first) not in (ArrayDataset, PixelDataset) or not all(
         type(d) is type(first)
@@ -178,11 +205,14 @@ def _reader(
     if joined is None:
         streams = {name: data.load(plans[name]) for name, data in loaders.items()}
         return lambda step, names: fold([next(streams[n]) for n in names])
-    orders = {
-        name: torch.split(joined.at(name, [i for b in plan for i in b]), [len(b) for b in plan])
-        for name, plan in plans.items()
-    }
-    return lambda step, names: joined.batch(torch.stack([orders[n][step] for n in names], 1))
+    sizes = {name: [len(b) for b in plan] for name, plan in plans.items()}
+    order = {name: joined.at(name, [i for b in plan for i in b]) for name, plan in plans.items()}
+    first = next(iter(sizes.values()))
+    if all(own == first for own in sizes.values()):
+        whole = torch.split(torch.stack(tuple(order.values()), 1), first)
+        return lambda step, names: joined.batch(whole[step])
+    parts = {name: torch.split(own, sizes[name]) for name, own in order.items()}
+    return lambda step, names: joined.batch(torch.stack([parts[n][step] for n in names], 1))
 
 
 def _augmented(augment: Any, batch: Any, drawn: Sequence[torch.Generator]) -> Any:

@@ -56,9 +56,9 @@ class StackedLayer(nn.Module):
 def _linear(layer: Any, x: Tensor, num: int, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rest = x.shape[1:-1]
     rows = x.reshape(-1, num, rest.numel(), x.shape[-1]).transpose(0, 1).flatten(1, 2)
-    turned = weight.transpose(1, 2)
-    out = rows.bmm(turned) if bias is None else bias.unsqueeze(1).baddbmm(rows, turned)
-    out = out.view(num, -1, rest.numel(), out.shape[-1]).transpose(0, 1)
+    turned = rows.transpose(1, 2)  # so that the weights' gradient lies as they do
+    out = weight.bmm(turned) if bias is None else bias.unsqueeze(2).baddbmm(weight, turned)
+    out = out.view(num, out.shape[1], -1, rest.numel()).permute(2, 0, 3, 1)
     return out.reshape(-1, *rest, out.shape[-1])
 
 

@@ -7,14 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from domo.batched.data import join
+from domo.batched.data import Joined, join
 from domo.batched.local import train
+from domo.batched.measure import is_known, measure
 from domo.batched.stack import Stack
+from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.run_config import RunConfig
 from domo.simulated import Computed
-from domo.simulating.visit import Broadcast, SimulatedSilo, Visited, asked, visit
+from domo.simulating.visit import Broadcast, SimulatedSilo, Visited, asked, told_of, visit
 from domo.stages.now import in_stage
 from domo.tasks.base import Task
 from domo.training.round_data import LocalResult
@@ -51,6 +53,8 @@ class Together:
         self._loaders = {s.silo_id: s.train for s in silos if s.train is not None}
         self._joined = join(self._loaders, flat.vector.device)
         self._stacks: dict[int, Stack] = {}
+        tests = {s.silo_id: s.evaluation for s in silos if s.evaluation is not None}
+        self._tests = join(tests, flat.vector.device) if is_known(task) else None
 
     def __enter__(self) -> "Together":
         return self
@@ -74,10 +78,25 @@ class Together:
         Raises:
             DomoError: Of the first silo that fails; names the round and the silo.
         """
-        results = self.train(sent, steps)
-        for silo in asked(self._config, self._silos, sent.round_index, steps):
-            tested = visit(self._config, self._task, self._flat, silo, sent, 0, None)
-            yield tested._replace(result=results.get(silo.silo_id))
+        r, results = sent.round_index, self.train(sent, steps)
+        known = None if self._tests is None else self._measure(sent, self._tests)
+        for silo in asked(self._config, self._silos, r, steps):
+            result = results.get(silo.silo_id)
+            if known is None:
+                tested = visit(self._config, self._task, self._flat, silo, sent, 0, None)
+                yield tested._replace(result=result)
+            else:
+                yield Visited(silo.silo_id, result, None, *told_of(known.get(silo.silo_id, {})))
+
+    def _measure(self, sent: Broadcast, tests: Joined) -> Mapping[str, Measured]:
+        """The test of x_r, if it is one that is tested."""
+        if not self._config.evaluates_at(sent.round_index):
+            return {}
+        with in_stage("round"), task_errors(f"round {sent.round_index + 1}, silos batched"):
+            self._flat.load(Section.TRAINABLE, sent.x)
+            for section, values in sent.buffers.items():
+                self._flat.load(section, values)
+            return measure(self._flat, tests)
 
     def train(self, sent: Broadcast, steps: Mapping[str, int]) -> dict[str, LocalResult]:
         """The local rounds of all silos that have steps to take.

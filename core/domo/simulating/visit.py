@@ -125,10 +125,14 @@ def visit(
             following = encode_result(result, residual, config.update_dtype)
     except DivergenceError as error:
         raise DivergenceError(f"{where}: {error}", error.count) from error
-    told = {k: one for k, one in only_shares(rnd.evaluation)[0].items() if counts(one)}
-    others = rnd.evaluation.keys() - told.keys()
-    spoilt = tuple(name for name in others if not is_finite(rnd.evaluation[name]))
-    return Visited(silo.silo_id, result, following, told, spoilt)
+    return Visited(silo.silo_id, result, following, *told_of(rnd.evaluation))
+
+
+def told_of(measured: Measured) -> tuple[Measured, tuple[str, ...]]:
+    """What of a test tells anything, and which metrics are not finite."""
+    told = {k: one for k, one in only_shares(measured)[0].items() if counts(one)}
+    others = measured.keys() - told.keys()
+    return told, tuple(name for name in others if not is_finite(measured[name]))
 
 
 class Here:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import domo
+from domo.batched import measure, together
 from domo.errors import ConfigError, DivergenceError
 from domo.methods import METHODS, PRESETS
 from domo.tasks.augment import augmentation
@@ -115,6 +116,27 @@ def test_own_losses_and_augmentation_draw_what_they_draw_in_the_exact_loop(task)
 def test_silos_that_differ_in_size_steps_and_weight(settings):
     sizes = (40, 33, 57)  # the last batches of a pass differ in size
     check_close(*both(Small, data(sizes), **settings))
+
+
+@pytest.mark.parametrize("kind", [ArrayDataset, PixelDataset])
+def test_silos_that_are_tested_together_have_numbers_of_their_own(kind, monkeypatch):
+    silos = data((40, 300, 41), kind) | {"silo-9": (data((30,), kind)["silo-0"][0], None)}
+    exact = domo.simulate(Small(), silos, **SETTINGS)
+    monkeypatch.setattr(measure, "MOST_BYTES", 0)  # so that batches hold the ends of silos
+    monkeypatch.setattr(together, "visit", None)
+    batched = domo.simulate(Small(), silos, mode="batched", **SETTINGS)
+    for ours, theirs in zip(batched.history, exact.history, strict=True):
+        assert ours.silos.keys() == theirs.silos.keys() == {"silo-0", "silo-1", "silo-2"}
+        for silo_id, numbers in theirs.silos.items():
+            assert ours.silos[silo_id] == pytest.approx(numbers, rel=1e-4)
+
+
+def test_another_test_is_called_silo_by_silo():
+    class Own(Small):
+        def evaluate(self, model, batch):
+            return {"largest": (float(model(batch[0]).max()) * len(batch[0]), len(batch[0]))}
+
+    check_close(*both(Own, data()))
 
 
 def test_frozen_layers_and_constant_buffers():
