@@ -15,8 +15,8 @@ All train the same model on the same shards with momentum SGD; all but ours are 
 local momentum and server momentum, as one would write them down:
 
     exact      domo.simulate, DOMO: what a deployed federation ends with, byte by byte
-    batched    the same with --mode batched: exact but for rounding
-    processes  the same, silos over two processes
+    batched    the same with --mode batched: equal within float tolerance, not in bytes
+    processes  as exact, silos over two processes
     indexed    batches are rows of a tensor in memory: inputs[order[i : i + b]]
     loader     torch's DataLoader over a TensorDataset, shuffle=True
     flower     Flower's simulation on Ray, a process a core; a silo is the indexed loop
