@@ -28,7 +28,8 @@ Computed = Literal["exact", "batched"]
 class RoundRecord:
     """A closed round: who took part with how many steps P_k, eta, mean training loss, alpha*h*P.
 
-    `train_metrics` are weighted means of all that every silo of the round has logged.
+    `train_metrics` are weighted means of all that every silo of the round has logged; `weights` are
+    each participant's omega_k and `silo_metrics` what it has logged.
     """
 
     participants: tuple[str, ...]
@@ -37,6 +38,8 @@ class RoundRecord:
     train_loss: float
     inference_scale: float
     train_metrics: Mapping[str, float] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
+    silo_metrics: tuple[Mapping[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +267,11 @@ def history_of(records: Sequence[ModelRecord], facts: RunFacts) -> History:
     for record in records:
         made_by = record.made_by
         if made_by is not None and made_by is not before:
-            silos = map(SiloRound, made_by.participants, made_by.steps)
             logged = dict(made_by.train_metrics)
             rounds.append(
                 Round(
                     record.model_index - 1,
-                    tuple(silos),
+                    _parts(made_by),
                     made_by.local_lr,
                     made_by.train_loss,
                     logged,
@@ -282,3 +284,14 @@ def history_of(records: Sequence[ModelRecord], facts: RunFacts) -> History:
         if r.metrics or r.silos
     ]
     return History(facts, tuple(rounds), tuple(tests))
+
+
+def _parts(made_by: RoundRecord) -> tuple[SiloRound, ...]:
+    """What each participant did; a run that an older version left half done knows less of it."""
+    names, num = made_by.participants, len(made_by.participants)
+    weights = made_by.weights or (None,) * num
+    logged = made_by.silo_metrics or ({},) * num
+    return tuple(
+        SiloRound(name, steps, own.get("loss"), dict(own), weight)
+        for name, steps, own, weight in zip(names, made_by.steps, logged, weights, strict=True)
+    )

@@ -286,7 +286,8 @@ def _close_round(
         if all(name in own for own in logged)
     }
     scale = inference_scale(kernel, h, reference_steps(omegas, steps))
-    made_by = RoundRecord(tuple(back), tuple(steps), h, means["loss"], scale, means)
+    loss, own = means["loss"], tuple(map(dict, logged))
+    made_by = RoundRecord(tuple(back), tuple(steps), h, loss, scale, means, tuple(omegas), own)
     return ServerState(x, m, buffers, mbar, state.x, made_by)
 
 

@@ -136,7 +136,8 @@ def record_of(stored: Mapping[str, Any]) -> ModelRecord:
 def _round(stored: Mapping[str, Any] | None) -> RoundRecord | None:
     if stored is None:
         return None
-    lists = {name: tuple(stored[name]) for name in ("participants", "steps")}
+    names = ("participants", "steps", "weights", "silo_metrics")
+    lists = {name: tuple(stored.get(name, ())) for name in names}
     return RoundRecord(**{**stored, **lists})
 
 

@@ -1,5 +1,6 @@
 """`domo.simulate`: what is given, over what is there by default."""
 
+from operator import mul
 from typing import Any
 
 import pytest
@@ -127,6 +128,10 @@ def test_the_history_of_a_simulation() -> None:
         assert (rnd.participants, rnd.steps) == (record.participants, record.steps)
         assert (rnd.local_lr, rnd.train_loss) == (record.local_lr, record.train_loss)
         assert (rnd.duration_s, rnd.update_bytes) == (None, None)
+        losses, weights = [[getattr(k, n) for k in rnd.silos] for n in ("train_loss", "weight")]
+        assert len(set(losses)) == 2
+        of_all = sum(map(mul, losses, weights)) / sum(weights)
+        assert rnd.train_loss == pytest.approx(of_all)
     assert [t.metrics for t in history.tests] == [r.metrics for r in made.history]
     assert history.tests[2].silos == made.history[2].silos
     facts = history.facts
