@@ -9,10 +9,12 @@ import pytest
 from domo.errors import ConfigError
 from domo.experiments.claims import CHECKS, check_all
 from domo.experiments.recipe import ORDER, SCALES, load_recipe, load_recipes
+from domo.experiments.results import Results
 from domo.methods import PAPER_METHODS
 from domo.tasks import is_named
 from tests.support.recipes import made_up
 
+OURS = Path(__file__).parents[4] / "experiments"
 NUMBERS = {
     "figure-2": 24,
     "heatmap": 72,
@@ -47,6 +49,14 @@ def test_the_papers_scale_is_the_papers(name):
         )
         assert c.weight_decay == (1e-4 if name == "svhn" else 5e-4)
         assert c.task.startswith({"svhn": "svhn-", "cifar100": "cifar100-"}.get(name, "cifar10-"))
+
+
+@pytest.mark.parametrize("path", sorted(OURS.glob("*.toml")), ids=lambda path: path.stem)
+def test_recipes_that_are_files_are_valid(path):
+    recipe = load_recipe(str(path))
+    cells = recipe.cells("small")
+    assert len(cells) == 3 * len(recipe.methods)
+    assert {v.word for v in check_all(Results(recipe, "small", cells))} == {"not done"}
 
 
 def test_local_steps_are_those_that_the_paper_names():
