@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from torch import nn
 
@@ -16,7 +17,12 @@ from domo.tasks.image_task import ImageTask, read_images_once
 
 def digits() -> ArrayTask:
     """Small CNN on 8x8 digits."""
-    return ArrayTask(models.small_cnn, lambda root: datasets.digits(), (1, 8, 8), datasets.DIGITS)
+    return ArrayTask(models.small_cnn, _digits, (1, 8, 8), datasets.DIGITS)
+
+
+def _digits(root: Path) -> datasets.Public:
+    del root  # they are in the package
+    return datasets.digits()
 
 
 def fashion_mnist() -> ArrayTask:

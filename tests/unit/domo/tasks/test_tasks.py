@@ -1,3 +1,4 @@
+import pickle
 import sys
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def test_every_model_gives_a_loss_and_sums(name):
         sums = task.evaluate(model, batch)
     assert sums["accuracy"].num == 4
     assert set(sums) == {"accuracy", "loss"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_named_task_can_be_sent_to_another_process(name):
+    task = pickle.loads(pickle.dumps(load_task(name_of(name))))
+    assert task.data_hint == load_task(name_of(name)).data_hint
 
 
 def test_only_cifar_has_augmentation():
