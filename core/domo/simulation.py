@@ -8,6 +8,7 @@ repeats a run that went on without some silos.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from domo.metrics.selection import Jury
 from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.integers import choose_integers
-from domo.model.layout import Layout, Section
+from domo.model.layout import BUFFERS, Layout, Section
 from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.simulated import Held, ModelRecord, RoundRecord, ServerState, SimulationResult
@@ -103,7 +104,7 @@ def simulate(
     flat.load(Section.FROZEN, vectors[Section.FROZEN])
     x = vectors[Section.TRAINABLE]
     mbar = torch.zeros_like(x) if config.kernel.average else None
-    buffers = {s: vectors[s] for s in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)}
+    buffers = {s: vectors[s] for s in BUFFERS}
     said_before: dict[str, None] = {}
     for silo in silos:
         try:
@@ -123,8 +124,12 @@ def simulate(
     if how.mode == "batched" and (processes or 1) > 1:
         raise ConfigError("batched silos are in one process: leave the processes or the mode out")
     together = choose(how, config, task, flat, silos, begin, tell)
-    where = together or Visits(config, task, flat, silos, layout, frozen, processes, left, tell)
     notes = frozenset(said_before)
+    where: AbstractContextManager[Visits | Together] = (
+        nullcontext(together)
+        if together
+        else Visits(config, task, flat, silos, layout, frozen, processes, left, tell)
+    )
     with where as visits:
         return _run_rounds(
             config, layout, frozen, visits, samples, begin, participants, notes, on_model, on_round

@@ -17,7 +17,7 @@ from domo.batched.layers import why_not
 from domo.batched.together import Together
 from domo.errors import ConfigError, TaskError
 from domo.model.flat import FlatModel
-from domo.model.layout import Section
+from domo.model.layout import BUFFERS
 from domo.ops.words import duration
 from domo.run_config import RunConfig
 from domo.simulated import Held
@@ -25,7 +25,6 @@ from domo.simulating.visit import Broadcast, SimulatedSilo, visit
 from domo.tasks.base import Task
 from domo.training.round_data import LocalResult
 
-BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
 FIRST_STEPS, TIMED_STEPS = 2, 8
 """Local steps that are tried: to compare updates, and to measure."""
 QUICK_S = 2.0

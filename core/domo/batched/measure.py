@@ -33,21 +33,14 @@ def measure(flat: FlatModel, joined: Joined) -> dict[str, Mapping[str, Sum]]:
         joined: The test data of the silos.
     """
     model, device = flat.module, flat.vector.device
-    modes = [(m, m.training) for m in model.modules()]
     found: list[tuple[Tensor, Tensor]] = []
-    size = EVAL_BATCH
-    model.eval()
-    try:
-        with torch.no_grad(), in_stage("test"):
-            size = max(size, MOST_BYTES // max(1, joined.sample_bytes))
-            for inputs, labels in joined.in_order(size):
-                logits = model(inputs)
-                losses = functional.cross_entropy(logits, labels, reduction="none")
-                right = logits.argmax(1) == labels
-                found.append((_of_each(losses), _of_each(right)))
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    size = max(EVAL_BATCH, MOST_BYTES // max(1, joined.sample_bytes))
+    with flat.testing(), in_stage("test"):
+        for inputs, labels in joined.in_order(size):
+            logits = model(inputs)
+            losses = functional.cross_entropy(logits, labels, reduction="none")
+            right = logits.argmax(1) == labels
+            found.append((_of_each(losses), _of_each(right)))
     losses, right = (torch.cat(column) for column in zip(*found, strict=True))
     each = joined.labels_each
     sums = torch.zeros(2, len(joined.sizes), dtype=torch.float64, device=device)

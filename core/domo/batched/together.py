@@ -1,7 +1,6 @@
 """The rounds of a simulation with the silos batched, where `domo.simulating` has them alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import ClassVar
 
 import torch
@@ -55,17 +54,6 @@ class Together:
         self._stacks: dict[int, Stack] = {}
         tests = {s.silo_id: s.evaluation for s in silos if s.evaluation is not None}
         self._tests = join(tests, flat.vector.device) if is_known(task) else None
-
-    def __enter__(self) -> "Together":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        return None
 
     def visit(
         self,

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from domo.errors import ConfigError
-from domo.model.layout import Section
+from domo.model.layout import BUFFERS
 from domo.names import GARBLED
 from domo.run_config import RunConfig
 from domo.simulated import Held, ModelRecord, RoundRecord, ServerState
@@ -20,7 +20,6 @@ FILE = "interrupted.safetensors"
 PART = "interrupted.json"
 """Of a comparison: the runs that are done."""
 _KEY = "domo_interrupted"
-_BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
 Cell = tuple[str, int]
 
 
@@ -147,7 +146,7 @@ def _round_json(state: ServerState) -> dict[str, Any] | None:
 
 def _tensors(prefix: str, state: ServerState) -> Iterator[tuple[str, Tensor]]:
     named = {"x": state.x, "m": state.m, "mbar": state.mbar, "x_prev": state.x_prev}
-    named |= {s.value: state.buffers[s] for s in _BUFFERS}
+    named |= {s.value: state.buffers[s] for s in BUFFERS}
     yield from ((f"{prefix}/{name}", t) for name, t in named.items() if t is not None)
 
 
@@ -155,6 +154,6 @@ def _state(
     prefix: str, tensors: Mapping[str, Tensor], made_by: Mapping[str, Any] | None
 ) -> ServerState:
     named = {n.removeprefix(f"{prefix}/"): t for n, t in tensors.items() if n.startswith(prefix)}
-    buffers = {s: named[s.value] for s in _BUFFERS}
+    buffers = {s: named[s.value] for s in BUFFERS}
     mbar, x_prev = named.get("mbar"), named.get("x_prev")
     return ServerState(named["x"], named["m"], buffers, mbar, x_prev, _round(made_by))

@@ -1,12 +1,11 @@
 """A picture of a comparison: one line for each method, labelled where it ends."""
 
-import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from domo.commands.compare import Comparison
-from domo.errors import ConfigError
+from domo.history.drawing import pyplot_for_files
 from domo.history.styles import styles_of
 
 
@@ -16,13 +15,7 @@ def plot(c: Comparison, path: Path) -> None:
     Raises:
         ConfigError: matplotlib is not installed; says how to get it.
     """
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # that its cache has no home
-    try:
-        import matplotlib
-    except ImportError:
-        raise ConfigError('plots need matplotlib: pip install "domo-federated[sim]"') from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = pyplot_for_files()
     from matplotlib.ticker import MaxNLocator
 
     scale = 100.0 if c.metric == "accuracy" else 1.0

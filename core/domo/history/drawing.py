@@ -1,5 +1,6 @@
 """Histories drawn with matplotlib: one run, or several beside each other."""
 
+import logging
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
 
 COLOUR = STYLES["FedAvgSLM"][0]
 """Of a run whose method has none."""
+
+
+def pyplot_for_files() -> Any:
+    """Matplotlib's pyplot for pictures in files, which needs no screen.
+
+    Raises:
+        ConfigError: matplotlib is not installed; says how to get it.
+    """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # that its cache has no home
+    try:
+        import matplotlib
+    except ImportError:
+        raise ConfigError('plots need matplotlib: pip install "domo-federated[sim]"') from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def draw_history(history: "History", metric: str | None, ax: "Axes | None", silos: bool) -> "Axes":

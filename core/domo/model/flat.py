@@ -1,6 +1,7 @@
 """A module bound to one vector, and what the bytes of vectors are named by."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -85,6 +86,18 @@ class FlatModel:
                         self._own[e.name], memory_format=torch.contiguous_format
                     )
                     self._put_back(e.name)
+
+    @contextmanager
+    def testing(self) -> Iterator[None]:
+        """Evaluation mode, without gradients; each module's own mode is given back."""
+        modes = [(m, m.training) for m in self.module.modules()]
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
     def check(self) -> None:
         """See that every parameter still lies in the vector.

@@ -41,6 +41,10 @@ class Section(StrEnum):
     FROZEN = "frozen"
 
 
+BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
+"""What travels as absolute values, beside the update."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One tensor of the module.

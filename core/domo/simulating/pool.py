@@ -16,13 +16,13 @@ from typing import NamedTuple
 from torch import Tensor
 
 from domo.errors import TaskError
-from domo.model.layout import Layout, Section
+from domo.model.layout import BUFFERS, Layout, Section
 from domo.outside.text import task_error
 from domo.run_config import RunConfig
 from domo.simulating.share import balanced
 from domo.simulating.shared import back_spec, cut, pack, room_for, sent_spec, shared_block
 from domo.simulating.visit import Broadcast, SimulatedSilo, Visited
-from domo.simulating.worker import BUFFERS, Answer, Order, Silos, serve
+from domo.simulating.worker import Answer, Order, Silos, serve
 from domo.stages import workers
 from domo.stages.now import begin, in_stage
 from domo.tasks.base import Task

@@ -15,7 +15,7 @@ from torch import Tensor
 from domo.errors import DomoError
 from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
-from domo.model.layout import Layout, Section
+from domo.model.layout import BUFFERS, Layout, Section
 from domo.run_config import RunConfig
 from domo.simulating.shared import Packed, back_spec, cut, sent_spec, unpack
 from domo.simulating.visit import Broadcast, SimulatedSilo, visit
@@ -23,8 +23,6 @@ from domo.stages.orphans import end_with_parent
 from domo.tasks.base import Task
 from domo.training.batches import configure_torch
 from domo.training.initial import build_model
-
-BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
 
 
 class Order(NamedTuple):

@@ -133,19 +133,13 @@ class LocalRound:
             raise RoundError("evaluate() belongs before the batch loop: the model is not x_r now")
         if not self.numbers.evaluates:
             return {}
-        modes = [(m, m.training) for m in self.model.modules()]
         sums: dict[str, Sum | Table] = {}
-        self.model.eval()
-        try:
-            with torch.no_grad(), in_stage("test"):
-                for batch in ends_with_us(batches):
-                    begin("test")
-                    measured = by_name(fn(self.model, to_device(batch, self.device)))
-                    for name, given in measured.items():
-                        sums[name] = more(sums.get(name), name, given)
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        with self.flat.testing(), in_stage("test"):
+            for batch in ends_with_us(batches):
+                begin("test")
+                measured = by_name(fn(self.model, to_device(batch, self.device)))
+                for name, given in measured.items():
+                    sums[name] = more(sums.get(name), name, given)
         check_measured(self.evaluation | sums)
         self.evaluation |= sums
         self._on_evaluation(self.evaluation)

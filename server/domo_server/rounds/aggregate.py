@@ -23,7 +23,7 @@ from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks, dot, fold, fold_values
 from domo.methods import Kernel
 from domo.model.integers import choose_integers
-from domo.model.layout import Layout, Section
+from domo.model.layout import BUFFERS, Layout, Section
 from domo.run_config import RunConfig, UpdateDtype
 from domo_proto.codec import VectorId
 from domo_server.rounds.alignment import (
@@ -32,7 +32,7 @@ from domo_server.rounds.alignment import (
     alignment,
     watch,
 )
-from domo_server.store.checkpoint import BUFFERS, Checkpoint, create_file
+from domo_server.store.checkpoint import Checkpoint, create_file
 from domo_server.store.rows import AcceptedUpdate, Participant, RoundRecord
 from domo_server.store.spool import SpooledUpdate, update_path
 

@@ -15,14 +15,13 @@ from torch import Tensor
 from domo.errors import StateError
 from domo.fold import ReadBlock
 from domo.model.flat import combine
-from domo.model.layout import Layout, Section
+from domo.model.layout import BUFFERS, Layout, Section
 from domo.model.model_file import open_model, section_blocks, write_model
 from domo.model.tensor_file import Spec, TensorFile
 from domo.storage import files
 
 KEEP = 2
 """Checkpoints that a run needs: the newest and the one before. While it runs there is one more."""
-BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
 FROZEN_FILE = "frozen.safetensors"
 
 

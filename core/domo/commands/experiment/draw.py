@@ -1,6 +1,5 @@
 """Plots of a recipe, drawn as in the paper, from whatever is done of it."""
 
-import logging
 import math
 import statistics
 from collections.abc import Sequence
@@ -8,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from domo.commands.experiment.tables import PLUS_MINUS
-from domo.errors import ConfigError
 from domo.experiments.recipe import SYMBOLS, Panel
 from domo.experiments.results import Results, spread
+from domo.history.drawing import pyplot_for_files
 from domo.history.styles import styles_of
 
 OURS, THEIRS = "#D55E00", "#555555"
@@ -22,13 +21,7 @@ def draw(r: Results, path: Path) -> None:
     Raises:
         ConfigError: matplotlib is not installed; says how to get it.
     """
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # that its cache has no home
-    try:
-        import matplotlib
-    except ImportError:
-        raise ConfigError('plots need matplotlib: pip install "domo-federated[sim]"') from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = pyplot_for_files()
 
     panels = r.recipe.panels
     down = 2 if r.recipe.drawn == "values" else 1
