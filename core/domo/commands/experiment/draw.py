@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from domo.history.drawing import pyplot_for_files
 from domo.history.styles import styles_of
 
 OURS, THEIRS = "#D55E00", "#555555"
+LETTERS = 13.5
+"""Of a title, in an inch."""
 
 
 def draw(r: Results, path: Path) -> None:
@@ -38,14 +41,12 @@ def draw(r: Results, path: Path) -> None:
             _values(r, panel, axes[0][i], axes[1][i])
     tasks = ", ".join(dict.fromkeys(cell.config.task for cell in r.cells))
     seeds = len(r.seeds)
-    fig.suptitle(
-        f"{r.recipe.title}\n{r.recipe.name}, scale {r.scale}: {tasks}, "
-        f"{r.cells[0].config.expected_silos} silos, mean of {seeds} seeds {PLUS_MINUS} std; "
-        f"{len(r.records)} of {len(r.cells)} runs",
-        fontsize=10,
-        x=0.01,
-        ha="left",
+    below = (
+        f"{r.recipe.name}, scale {r.scale}: {tasks}, {r.cells[0].config.expected_silos} silos, "
+        f"mean of {seeds} seeds {PLUS_MINUS} std; {len(r.records)} of {len(r.cells)} runs"
     )
+    lines = [textwrap.fill(text, int(LETTERS * size[0])) for text in (r.recipe.title, below)]
+    fig.suptitle("\n".join(lines), fontsize=10, x=0.01, ha="left")
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path, dpi=110)
     pyplot.close(fig)
