@@ -5,11 +5,14 @@ All ten rows of `domo.methods` run through these functions; a `Kernel` says whic
 
     silo k:  x = x_r ; m = mbar_r (average) or 0 (reset)
              pre-fusion:    x -= h*beta*P*m_r                   once            (line 7)
-             P times:       g = grad(x) + wd*x ; m = mu_l*m + g                 (line 8)
+             P times:       g = grad(x) + (wd + rho)*x - rho*a ; m = mu_l*m + g (line 8)
                             x -= h*m ; intra-fusion: x -= h*beta*m_r            (lines 9, 10)
              d = (1/P) sum_p m_{p+1}                            no fusion in it (line 12)
     server:  D = mean of d ; m_{r+1} = mu_s*m_r + D ; x_{r+1} = x_r - alpha*h*P*m_{r+1}
                                                                                 (lines 14, 15)
+
+a is x_r or, after pre-fusion, the start (FedProx, FedACG). With `step_norm = "nova"` P is, in all
+lines but the count of the steps, |a_k|_1: how often a gradient of the round is in d (FedNova).
 
 Scalars are computed in float64 and rounded once. Products and sums are separate operations, so a
 result does not depend on where an entry lies in a block.
@@ -52,7 +55,8 @@ class LocalSGD(torch.optim.SGD):
     """The local steps of one round (lines 6-12), at the cost of stock momentum SGD.
 
     DOMO is stock `SGD(momentum=mu_l)` after one shift of the weights. DOMO-S is stock momentum SGD
-    on the buffer m + beta*m_r with the gradient g + (1 - mu_l)*beta*m_r. d is recovered from where
+    on the buffer m + beta*m_r with the gradient g + (1 - mu_l)*beta*m_r. A proximal term is weight
+    decay rho and the constant -rho*a in every gradient. d is recovered from where
     the weights started and ended; nothing is summed per step.
 
     `step`, `zero_grad` and the first `add_param_group` are written out: torch's own import its
@@ -85,22 +89,24 @@ class LocalSGD(torch.optim.SGD):
     ):
         self.kernel, self.x, self.params = kernel, x, list(params)
         self.h, self.num_steps, self.num_done = h * kernel.lr_scale, num_steps, 0
+        self._counted, self._decay = counted_steps(kernel, num_steps), kernel.wd + kernel.rho
         self.m_r = m_r if kernel.fusion != "none" else None
         self._scratch, self._out = scratch, m_r if spend else None
         super().__init__(
-            self.params, lr=self.h, momentum=kernel.mu_l, weight_decay=kernel.wd, fused=True
+            self.params, lr=self.h, momentum=kernel.mu_l, weight_decay=self._decay, fused=True
         )
-        self._constants = (self.h, kernel.mu_l, kernel.wd)
+        self._constants = (self.h, kernel.mu_l, self._decay)
         self._step_supports_amp_scaling = False  # gradients are unscaled before our shift
         self.m: Tensor | None = None
         if kernel.mu_l:
             self.m = torch.zeros_like(x) if mbar_r is None else mbar_r.clone()
         self.shift: list[Tensor] | None = None
+        self._fused: Tensor | None = None
         if kernel.fusion == "intra" and m_r is not None:
             if self.m is not None:
                 self.m.add_(m_r * kernel.beta)
-            self._shift = torch.mul(m_r, (1 - kernel.mu_l) * kernel.beta, out=self._out)
-            self.shift = self._views(self._shift)
+            self._fused = torch.mul(m_r, (1 - kernel.mu_l) * kernel.beta, out=self._out)
+            self.shift = self._views(self._fused)
         if self.m is not None:
             for p, buffer in zip(self.params, self._views(self.m), strict=True):
                 self.state[p]["momentum_buffer"] = buffer
@@ -112,10 +118,14 @@ class LocalSGD(torch.optim.SGD):
     def begin(self) -> None:
         """Pre-momentum fusion (line 7, Option I), and remember the bits that we start from."""
         k = self.kernel
+        anchor = self.x * -k.rho if k.rho and k.anchor == "server" else None
         if k.fusion == "pre" and self.m_r is not None:
-            self._scratch = torch.mul(self.m_r, self.h * k.beta * self.num_steps, out=self._out)
+            self._scratch = torch.mul(self.m_r, self.h * k.beta * self._counted, out=self._out)
             self.x.sub_(self._scratch)
         self.start = self.x.clone() if self._scratch is None else self._scratch.copy_(self.x)
+        if k.rho:
+            shift = self.start * -k.rho if anchor is None else anchor
+            self.shift = self._views(shift if self._fused is None else shift.add_(self._fused))
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -144,7 +154,7 @@ class LocalSGD(torch.optim.SGD):
             self.params,
             grads,
             buffers,
-            weight_decay=self.kernel.wd,
+            weight_decay=self._decay,
             momentum=self.kernel.mu_l,
             lr=self.h,
             dampening=0.0,
@@ -190,16 +200,28 @@ class LocalSGD(torch.optim.SGD):
         """(d_k, m_{k,P}): the update (line 12), and the local momentum where it is averaged."""
         k, m = self.kernel, self.m
         d = self.start.sub_(self.x)
-        if k.fusion == "intra" and self.m_r is not None:
+        if self._fused is not None:
             if m is not None and k.average:
-                m.sub_(self._shift * (1 / (1 - k.mu_l)))
-            d.sub_(self._shift.mul_(self.h * self.num_steps / (1 - k.mu_l)))
-        return d.div_(self.h * self.num_steps), m if k.average else None
+                m.sub_(self._fused * (1 / (1 - k.mu_l)))
+            d.sub_(self._fused.mul_(self.h * self.num_steps / (1 - k.mu_l)))
+        return d.div_(self.h * self._counted), m if k.average else None
 
 
-def reference_steps(omegas: Sequence[float], steps: Sequence[int]) -> float:
-    """P_ref = sum_k omega_k P_k / sum_k omega_k."""
-    return sum(w * p for w, p in zip(omegas, steps, strict=True)) / sum(omegas)
+def counted_steps(kernel: Kernel, num_steps: float) -> float:
+    """What P local steps count as: P, or |a|_1 = sum_p (1 - mu_l^(P-p))/(1 - mu_l) for `nova`.
+
+    Source: Wang et al., NeurIPS 2020, section 3.2: a is the weight of each gradient in a round.
+    """
+    mu = kernel.mu_l
+    if kernel.step_norm != "nova" or not mu:
+        return num_steps
+    return float(num_steps - mu * (1 - mu**num_steps) / (1 - mu)) / (1 - mu)
+
+
+def reference_steps(kernel: Kernel, omegas: Sequence[float], steps: Sequence[int]) -> float:
+    """P_ref = sum_k omega_k P_k / sum_k omega_k, of steps as they are counted."""
+    counted = [counted_steps(kernel, p) for p in steps]
+    return sum(w * p for w, p in zip(omegas, counted, strict=True)) / sum(omegas)
 
 
 def inference_scale(kernel: Kernel, h: float, p_ref: float) -> float:
@@ -267,7 +289,7 @@ def server_round(
     Raises:
         DivergenceError: x_{r+1} has non-finite entries.
     """
-    scale = inference_scale(kernel, h, reference_steps(omegas, steps))
+    scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     weights = fold_weights(kernel, omegas, steps)
     x, m, bad = torch.empty_like(x_r), torch.empty_like(m_r), 0
     for lo, hi in blocks(x_r.numel()):

@@ -19,7 +19,8 @@ from domo.errors import ConfigError
 
 Fusion = Literal["none", "pre", "intra"]
 RoundEnd = Literal["reset", "average"]
-StepNorm = Literal["per_silo", "delta"]
+StepNorm = Literal["per_silo", "delta", "nova"]
+Anchor = Literal["server", "start"]
 CONSTANTS = ("server_momentum", "local_momentum", "fusion_coef", "server_lr")
 """Of the hyperparameters, those that not every method has."""
 
@@ -80,7 +81,10 @@ class Hyperparameters:
         server_lr: alpha, > 0.
         weight_decay: L2 coefficient inside the gradient, >= 0.
         step_norm: How unequal P_k are averaged: `per_silo` as printed (D = mean of d_k), or
-            `delta` (D = sum omega_k P_k d_k / sum omega_k P_k, classical FedAvg).
+            `delta` (D = sum omega_k P_k d_k / sum omega_k P_k, classical FedAvg), or `nova`: d_k
+            is over the weight that all gradients of a round have in it, in place of P_k (FedNova).
+        prox: rho, >= 0: how strongly a silo is held near the model that it began with; None: what
+            the method has by default, which is 0 but for FedProx.
     """
 
     server_momentum: float = 0.9
@@ -89,18 +93,20 @@ class Hyperparameters:
     server_lr: float = 1.0
     weight_decay: float = 0.0
     step_norm: StepNorm = "per_silo"
+    prox: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("server_momentum", "local_momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name in ("fusion_coef", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
+        for name in ("fusion_coef", "weight_decay", "prox"):
+            if not 0 <= (getattr(self, name) or 0.0) < math.inf:
                 raise ConfigError(f"{name} must be finite and >= 0, got {getattr(self, name)}")
         if not 0 < self.server_lr < math.inf:
             raise ConfigError(f"server_lr must be finite and > 0, got {self.server_lr}")
         if self.step_norm not in get_args(StepNorm):
-            raise ConfigError(f"step_norm must be per_silo or delta, got {self.step_norm!r}")
+            known = ", ".join(get_args(StepNorm))
+            raise ConfigError(f"step_norm must be one of {known}, got {self.step_norm!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +117,11 @@ class Preset:
         name: The name in its own paper.
         row: The row of `METHODS` that it uses.
         tie: Fixes or ties the hyperparameters.
-        lr_scale: Factor on the local step size, from the hyperparameters.
         source: Where it was published.
+        lr_scale: Factor on the local step size, from the hyperparameters.
+        prox: rho where none is given.
+        anchor: What a silo is held near where rho > 0: `server`, x_r; or `start`, where its first
+            step begins, after pre-fusion.
     """
 
     name: str
@@ -120,6 +129,8 @@ class Preset:
     tie: Callable[[Hyperparameters], Hyperparameters]
     source: str
     lr_scale: Callable[[Hyperparameters], float] = lambda hp: 1.0
+    prox: float = 0.0
+    anchor: Anchor = "server"
 
 
 def _look_ahead(hp: Hyperparameters) -> Hyperparameters:
@@ -136,7 +147,20 @@ PRESETS: dict[str, Preset] = {
             "Xu et al., FedCM, 2021, arXiv:2106.10874",
             lr_scale=lambda hp: 1.0 - hp.server_momentum,
         ),
-        Preset("FedACG", "DOMO", _look_ahead, "Kim et al., CVPR 2024, without its proximal term"),
+        Preset(
+            "FedACG",
+            "DOMO",
+            _look_ahead,  # its proximal term where `prox` is given: its own beta is rho
+            "Kim et al., CVPR 2024",
+            anchor="start",
+        ),
+        Preset("FedProx", "FedAvg", lambda hp: hp, "Li et al., MLSys 2020", prox=0.01),
+        Preset(
+            "FedNova",
+            "FedAvgLM-Z",
+            lambda hp: replace(hp, step_norm="nova"),
+            "Wang et al., NeurIPS 2020",
+        ),
         Preset(
             "FedADC",
             "DOMO-S",
@@ -173,8 +197,10 @@ class Kernel:
         wd: Weight decay.
         fusion: Where m_r is fused; `none` where beta is 0, so equal kernels give equal bytes.
         average: Local momentum is averaged at the end of a round instead of reset.
-        step_norm: `per_silo` or `delta`.
+        step_norm: `per_silo`, `delta` or `nova`.
         lr_scale: Factor on eta (1 except for FedCM).
+        rho: Proximal coefficient.
+        anchor: Of the proximal term; `server` where there is none.
     """
 
     mu_s: float
@@ -186,6 +212,8 @@ class Kernel:
     average: bool
     step_norm: StepNorm = "per_silo"
     lr_scale: float = 1.0
+    rho: float = 0.0
+    anchor: Anchor = "server"
 
 
 def canonical_name(name: str) -> str:
@@ -229,6 +257,7 @@ def make_kernel(name: str, hp: Hyperparameters) -> Kernel:
     preset = PRESETS.get(name)
     scale = preset.lr_scale(hp) if preset else 1.0
     hp = preset.tie(hp) if preset else hp
+    rho = hp.prox if hp.prox is not None else preset.prox if preset else 0.0
     mu_l = hp.local_momentum if row.local_momentum else 0.0
     beta = hp.fusion_coef if row.fusion != "none" else 0.0
     return Kernel(
@@ -241,4 +270,6 @@ def make_kernel(name: str, hp: Hyperparameters) -> Kernel:
         average=row.round_end == "average" and mu_l > 0,
         step_norm=hp.step_norm,
         lr_scale=scale,
+        rho=rho,
+        anchor=preset.anchor if preset and rho else "server",
     )

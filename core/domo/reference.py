@@ -6,7 +6,7 @@ and at the speed of stock SGD, and is tested against this; nothing else uses it.
 
     5   x_{r,0} = x_r ; m_r = (x_{r-1} - x_r) / (alpha*eta*P) ; m_{r,0} = 0, or mbar_r
     7   x = x - eta*beta*P*m_r                 pre-momentum fusion, before the first step (DOMO)
-    8   m = mu_l*m + grad F(x)                 weight decay is part of the gradient
+    8   m = mu_l*m + grad F(x)                 weight decay is part of the gradient, and rho*(x - a)
     9   x = x - eta*m
     10  x = x - eta*beta*m_r                   intra-momentum fusion, in every step (DOMO-S)
     12  d = (1/P) sum_p m_{p+1}
@@ -72,16 +72,26 @@ def local_round(
     Returns:
         d, m_{r,P} and x_{r,P}.
     """
-    total = torch.zeros_like(x)
+    total, anchor = torch.zeros_like(x), x
+    counted = counted_steps(kernel, num_steps)
     for p in range(num_steps):  # line 6
         if kernel.fusion == "pre" and p == 0:
-            x = x - eta * kernel.beta * num_steps * m_r  # line 7
-        m = kernel.mu_l * m + gradient(p, x) + kernel.wd * x  # line 8
+            x = x - eta * kernel.beta * counted * m_r  # line 7
+            anchor = x if kernel.anchor == "start" else anchor
+        pull = kernel.rho * (x - anchor)
+        m = kernel.mu_l * m + gradient(p, x) + kernel.wd * x + pull  # line 8
         x = x - eta * m  # line 9
         if kernel.fusion == "intra":
             x = x - eta * kernel.beta * m_r  # line 10
         total = total + m
-    return total / num_steps, m, x  # line 12
+    return total / counted, m, x  # line 12
+
+
+def counted_steps(kernel: Kernel, num_steps: int) -> float:
+    """P, or with `nova` the sum of the weights that the gradients of a round have in it."""
+    if kernel.step_norm != "nova":
+        return num_steps
+    return sum(kernel.mu_l**age for p in range(num_steps) for age in range(num_steps - p))
 
 
 def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradient) -> list[Server]:
@@ -110,7 +120,8 @@ def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradie
         delta = kernel.step_norm == "delta"
         weights = {k: w * steps[k] if delta else w for k, w in omegas.items()}
         m = kernel.mu_s * m + mean(d, weights)  # line 14
-        x_before, scale = x, kernel.alpha * h * mean(steps, omegas)
+        counted = {k: counted_steps(kernel, p) for k, p in steps.items()}
+        x_before, scale = x, kernel.alpha * h * mean(counted, omegas)
         x = x - scale * m  # line 15
         out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d))
     return out

@@ -140,6 +140,9 @@ class RunConfig(BaseModel):
     """L2 coefficient, added to the gradient."""
     step_norm: StepNorm = "per_silo"
     """How unequal P_k are averaged."""
+    prox: float | None = Field(None, ge=0, le=MOST_FACTOR, allow_inf_nan=False)
+    """rho, how strongly a silo is held near the model that it was sent; by default 0, and 0.01 with
+    FedProx."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
     """omega_k: 1, the number of samples, or a number for each silo."""
 
@@ -369,6 +372,7 @@ class RunConfig(BaseModel):
             server_lr=self.server_lr,
             weight_decay=self.weight_decay,
             step_norm=self.step_norm,
+            prox=self.prox,
         )
 
     @property

@@ -290,7 +290,7 @@ def _close_round(
         for name in logged[0]
         if all(name in own for own in logged)
     }
-    scale = inference_scale(kernel, h, reference_steps(omegas, steps))
+    scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     loss, own = means["loss"], tuple(map(dict, logged))
     made_by = RoundRecord(tuple(back), tuple(steps), h, loss, scale, means, tuple(omegas), own)
     return ServerState(x, m, buffers, mbar, state.x, made_by)

@@ -19,7 +19,8 @@ constants = st.builds(
     fusion_coef=st.floats(0, 1.2),
     server_lr=st.floats(0.1, 1.2),
     weight_decay=st.sampled_from([0.0, 0.01]),
-    step_norm=st.sampled_from(["per_silo", "delta"]),
+    step_norm=st.sampled_from(["per_silo", "delta", "nova"]),
+    prox=st.sampled_from([None, 0.0, 0.1]),
 )
 silos = st.lists(st.integers(0, K - 1), min_size=1, max_size=K, unique=True).map(sorted)
 

@@ -7,6 +7,7 @@ no part in a run whose coordinator asks for something else.
 
 import math
 
+from domo.algorithm import counted_steps
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo_client.rpc.offer import ContradictionError, Offer
@@ -104,7 +105,7 @@ class Agreed:
                 self._refuse(f"gives an inference scale of {scale} in round {r + 1}", "otherwise")
             return
         one = kernel.alpha * config.lr_at(r - 1) * kernel.lr_scale
-        least, most = _steps_of_silos(config, r - 1)
+        least, most = (counted_steps(kernel, p) for p in _steps_of_silos(config, r - 1))
         low, high = one * least * (1 - SCALE_TOLERANCE), one * most * (1 + SCALE_TOLERANCE)
         if not low <= scale <= high:
             wanted = f"{one * least:g}" if least == most else f"at least {one * least:g}"

@@ -104,7 +104,7 @@ def make_record(
         participants=participants,
         left_out=dict(left_out),
         local_lr=config.lr_at(round_index),
-        reference_steps=reference_steps(omegas, [p.num_steps for p in participants]),
+        reference_steps=reference_steps(config.kernel, omegas, [p.num_steps for p in participants]),
         train_loss=mean,
         opened_at=opened_at,
     )
@@ -140,7 +140,7 @@ def sum_round(
     members = record.participants
     omegas = [p.weight for p in members]
     steps = [p.num_steps for p in members]
-    scale = inference_scale(kernel, record.local_lr, reference_steps(omegas, steps))
+    scale = inference_scale(kernel, record.local_lr, reference_steps(kernel, omegas, steps))
     r, n = state.round_index + 1, state.num_entries("x")
     sizes = {"x": 4 * n, "m": 4 * n} | ({"mbar": 4 * n} if kernel.average else {})
     sizes |= {s.value: state.file.num_bytes(s.value) for s in BUFFERS}

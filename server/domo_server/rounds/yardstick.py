@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from domo.algorithm import fold_weights, inference_scale, reference_steps
+from domo.algorithm import counted_steps, fold_weights, inference_scale, reference_steps
 from domo.model.extremes import (
     FAR,
     Size,
@@ -151,7 +151,9 @@ class Yardstick:
         weights = fold_weights(config.kernel, omegas, made)
         mean = sum(w * u.update_norm for w, u in zip(weights, updates, strict=True)) / sum(weights)
         norm = mean + config.kernel.mu_s * norm_of(model.reader("m"), model.num_entries("m"))
-        scale = inference_scale(config.kernel, config.lr_at(r), reference_steps(omegas, made))
+        scale = inference_scale(
+            config.kernel, config.lr_at(r), reference_steps(config.kernel, omegas, made)
+        )
         step = replace(self._step(model, 1), update=scale)
         return far_steps(steps, accepted, norm, step)
 
@@ -182,10 +184,11 @@ class Yardstick:
     def _step(self, model: Checkpoint, num_steps: int) -> Step:
         kernel, h = self._config.kernel, self._config.lr_at(model.round_index)
         begins = h * kernel.lr_scale / (1 - kernel.mu_l)
-        n = model.num_entries("x")
-        return Step(
-            inference_scale(kernel, h, num_steps), begins, n, lambda: self._norm_of_model(model)
+        n, scale = (
+            model.num_entries("x"),
+            inference_scale(kernel, h, counted_steps(kernel, num_steps)),
         )
+        return Step(scale, begins, n, lambda: self._norm_of_model(model))
 
     def _norm_of_model(self, model: Checkpoint) -> float:
         if self._norm is None or self._norm[0] != model.round_index:

@@ -100,7 +100,7 @@ def run(
         out.x.append(x)
         out.m.append(m)
         out.lm.append(mbar if mbar is not None else torch.zeros_like(x0))
-        out.p_ref.append(reference_steps(weights, counts))
+        out.p_ref.append(reference_steps(kernel, weights, counts))
         scale = inference_scale(kernel, h, out.p_ref[r])
     return out
 

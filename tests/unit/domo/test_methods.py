@@ -99,9 +99,10 @@ def test_an_unknown_name_gets_the_nearest() -> None:
         ("fusion_coef", -1.0, "fusion_coef must be finite and >= 0, got -1.0"),
         ("fusion_coef", float("inf"), "fusion_coef must be finite"),
         ("weight_decay", -1e-9, "weight_decay must be finite and >= 0"),
+        ("prox", -0.1, "prox must be finite and >= 0, got -0.1"),
         ("server_lr", 0.0, "server_lr must be finite and > 0, got 0.0"),
         ("server_lr", float("inf"), "server_lr must be finite"),
-        ("step_norm", "mean", "step_norm must be per_silo or delta, got 'mean'"),
+        ("step_norm", "mean", "step_norm must be one of per_silo, delta, nova, got 'mean'"),
     ],
 )
 def test_hyperparameters_are_checked(field: str, value: object, text: str) -> None:

@@ -56,7 +56,7 @@ def test_a_config_is_frozen() -> None:
         ({"fusion_coef": float("nan")}, "fusion_coef: Input should be"),
         ({"server_lr": 0}, "server_lr: Input should be greater than 0"),
         ({"weight_decay": -1}, "weight_decay: Input should be greater than or equal to 0"),
-        ({"step_norm": "mean"}, "step_norm: Input should be 'per_silo' or 'delta'"),
+        ({"step_norm": "mean"}, "step_norm: Input should be 'per_silo', 'delta' or 'nova'"),
         (
             {"update_dtype": "int8"},
             "update_dtype: Input should be 'float32', 'bfloat16' or 'float16'",

@@ -45,7 +45,9 @@ export const GROUPS = [
         "local training." },
       { key: "server_lr", label: "Server step size", help: "alpha." },
       { key: "step_norm", label: "Unequal steps", help: "per_silo: as in the paper. delta: classical " +
-        "FedAvg." },
+        "FedAvg. nova: FedNova." },
+      { key: "prox", label: "Proximal term", help: "rho, FedProx's: how strongly a silo is held near " +
+        "the model that it was sent." },
     ],
   },
   {

@@ -1,0 +1,165 @@
+"""Methods beside the paper's: each equals its own paper's loop, written out in that paper's terms.
+
+Noisy quadratics and a softmax, float64, unlike P_k, all silos or some of them in a round.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from domo.methods import Hyperparameters, make_kernel
+from tests.support.played import replay
+
+K, N = 5, 6
+ETAS = (0.03, 0.03, 0.03, 0.01, 0.01, 0.003)
+ALL: Sequence[Sequence[int]] = [range(K)] * len(ETAS)
+SOME = [(0, 2, 4), (1, 2, 3), (0, 1, 4), (2, 3, 4), (0, 3), (1, 2, 4)]
+UNLIKE = (2, 5, 3, 6, 4)
+
+Round = Sequence[int]
+Loop = Callable[[Hyperparameters, Tensor, replay.Gradient, Sequence[Round]], list[Tensor]]
+
+
+def softmax(num_silos: int, n: int, seed: int) -> replay.Gradient:
+    """Logistic regression of two inputs to n/2 classes on a few unlike samples of each silo."""
+    source = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(num_silos, 12, 2, generator=source, dtype=torch.float64)
+    labels = torch.randint(n // 2, (num_silos, 12), generator=source)
+
+    def gradient(r: int, k: int, p: int, x: Tensor) -> Tensor:
+        step = torch.Generator().manual_seed(seed + 1_000_003 * r + 1_009 * k + p)
+        batch = torch.randperm(12, generator=step)[:4]
+        logits = inputs[k][batch] @ x.view(2, n // 2)
+        wrong = torch.softmax(logits, 1) - torch.eye(n // 2, dtype=x.dtype)[labels[k][batch]]
+        return (inputs[k][batch].T @ wrong / 4).flatten()
+
+    return gradient
+
+
+def mean(values: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(values)).mean(0)
+
+
+def fedprox(
+    hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+) -> list[Tensor]:
+    """Algorithm 2: each device takes steps on F_k(w) + mu/2 |w - w_t|^2; the server averages w."""
+    mu, out = hp.prox or 0.0, [x]
+    for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+        ends = []
+        for k in present:
+            w = x
+            for p in range(UNLIKE[k]):
+                w = w - eta * (gradient(r, k, p, w) + mu * (w - x))
+            ends.append(w)
+        x = mean(ends)
+        out.append(x)
+    return out
+
+
+def fednova(
+    hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+) -> list[Tensor]:
+    """Equations 6 and 8: x -= tau_eff * sum p_i eta d_i, d_i = G_i a_i / |a_i|_1, momentum rho.
+
+    a_i = [1 - rho^tau, 1 - rho^(tau-1), ..., 1 - rho] / (1 - rho); tau_eff = sum p_i |a_i|_1.
+    """
+    rho, out = hp.local_momentum, [x]
+    for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+        directions, lengths = [], []
+        for k in present:
+            tau, w, m = UNLIKE[k], x, torch.zeros_like(x)
+            a = [(1 - rho ** (tau - p)) / (1 - rho) for p in range(tau)]
+            total = torch.zeros_like(x)
+            for p in range(tau):
+                g = gradient(r, k, p, w)
+                total = total + a[p] * g
+                m = rho * m + g
+                w = w - eta * m
+            directions.append(total / sum(a))
+            lengths.append(sum(a))
+        x = x - sum(lengths) / len(lengths) * eta * mean(directions)
+        out.append(x)
+    return out
+
+
+def fedacg(
+    hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+) -> list[Tensor]:
+    """Algorithm 1: start at x + lambda*m, hold it with beta/2; m' = lambda*m + mean(end - start).
+
+    All silos make as many steps, and eta stays: the paper knows no other case.
+    """
+    lam, beta, out, m = hp.server_momentum, hp.prox or 0.0, [x], torch.zeros_like(x)
+    for r, present in enumerate(rounds):
+        start, moved = x + lam * m, []
+        for k in present:
+            w = start
+            for p in range(4):
+                w = w - ETAS[0] * (gradient(r, k, p, w) + beta * (w - start))
+            moved.append(w - start)
+        m = lam * m + mean(moved)
+        x = x + m
+        out.append(x)
+    return out
+
+
+CASES: dict[str, tuple[Loop, Hyperparameters]] = {
+    "FedProx": (fedprox, Hyperparameters(prox=0.3, step_norm="delta")),
+    "FedNova": (fednova, Hyperparameters(local_momentum=0.6)),
+    "FedACG": (fedacg, Hyperparameters(prox=0.3)),
+}
+
+
+@pytest.mark.parametrize("kind", [replay.quadratics, softmax], ids=["quadratics", "softmax"])
+@pytest.mark.parametrize("rounds", [ALL, SOME], ids=["all", "some"])
+@pytest.mark.parametrize("method", CASES)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10_000), rho=st.sampled_from([0.05, 0.3, 1.0]))
+def test_it_is_the_papers_loop(
+    method: str,
+    rounds: Sequence[Round],
+    kind: Callable[..., replay.Gradient],
+    seed: int,
+    rho: float,
+) -> None:
+    loop, hp = CASES[method]
+    hp = replace(hp, prox=rho) if hp.prox else hp
+    gradient = kind(K, N, seed)
+    x_0 = torch.linspace(-1, 1, N, dtype=torch.float64)
+    equal = method == "FedACG"
+    made = replay.run(
+        make_kernel(method, hp),
+        x_0,
+        gradient,
+        etas=ETAS[:1] * len(ETAS) if equal else ETAS,
+        steps=[4] * K if equal else UNLIKE,
+        participants=rounds,
+    )
+    expected = torch.stack(loop(hp, x_0, gradient, rounds))
+    apart = (torch.stack(made.x) - expected).abs().max()
+    assert float(apart) < 1e-12 * max(1.0, float(expected.abs().max()))
+    assert float((expected[-1] - x_0).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("method", ["FedAvg", "DOMO", "DOMO-S", "FedACG"])
+def test_nothing_is_held_where_rho_is_0(method: str) -> None:
+    """Bit for bit what it is without the term."""
+    gradient, x_0 = replay.quadratics(K, N, 3), torch.linspace(-1, 1, N, dtype=torch.float64)
+    plain, zero, held = (
+        replay.run(
+            make_kernel(method, Hyperparameters(prox=rho)),
+            x_0,
+            gradient,
+            etas=ETAS,
+            steps=UNLIKE,
+        )
+        for rho in (None, 0.0, 0.1)
+    )
+    assert torch.equal(torch.stack(plain.x), torch.stack(zero.x))
+    assert not torch.equal(plain.x[-1], held.x[-1])
