@@ -41,12 +41,13 @@ class Round(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What the server has before a round: x_r, m_r and mbar_r; and d_k of the round before."""
+    """What the server has before a round: x_r, m_r and mbar_r; d_k of the round before; and v_r."""
 
     x: Tensor
     m: Tensor
     mbar: Tensor
     d: Mapping[int, Tensor]
+    v: Tensor
 
 
 def local_round(
@@ -107,10 +108,10 @@ def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradie
         The server after 0, 1, ..., R rounds.
     """
     zeros = torch.zeros_like(x_0)
-    out = [Server(x_0, zeros, zeros, {})]  # line 2
+    out = [Server(x_0, zeros, zeros, {}, zeros + kernel.tau**2)]  # line 2
     x_before, scale = x_0, 1.0  # so that line 5 gives m_0 = 0
     for r, (eta, silos) in enumerate(rounds):  # line 3
-        x, m, mbar, _ = out[-1]
+        x, m, mbar, _, v = out[-1]
         h = eta * kernel.lr_scale
         d, ends, omegas, steps = {}, {}, {}, {}
         for k, (omegas[k], steps[k]) in silos.items():  # line 4
@@ -119,12 +120,32 @@ def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradie
             d[k], ends[k], _ = local_round(kernel, x, m_r, mbar, h, steps[k], here)
         delta = kernel.step_norm == "delta"
         weights = {k: w * steps[k] if delta else w for k, w in omegas.items()}
-        m = kernel.mu_s * m + mean(d, weights)  # line 14
         counted = {k: counted_steps(kernel, p) for k, p in steps.items()}
         x_before, scale = x, kernel.alpha * h * mean(counted, omegas)
-        x = x - scale * m  # line 15
-        out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d))
+        if kernel.server == "momentum":
+            m = kernel.mu_s * m + mean(d, weights)  # line 14
+            x = x - scale * m  # line 15
+        else:
+            m, v, x = adaptive_step(kernel, m, v, x, scale * mean(d, weights))
+        out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d, v))
     return out
+
+
+def adaptive_step(
+    kernel: Kernel, m: Tensor, v: Tensor, x: Tensor, delta: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lines 10 to 14 of Algorithm 2 of Reddi et al., ICLR 2021: m, v and x after a round.
+
+    `delta` is how far the silos went down on average: their Delta_t has the other sign.
+    """
+    m = kernel.mu_s * m + (1 - kernel.mu_s) * delta
+    if kernel.server == "adagrad":
+        v = v + delta**2
+    elif kernel.server == "yogi":
+        v = v - (1 - kernel.b2) * delta**2 * torch.sign(v - delta**2)
+    else:
+        v = kernel.b2 * v + (1 - kernel.b2) * delta**2
+    return m, v, x - kernel.slr * m / (v**0.5 + kernel.tau)
 
 
 def mean(values: Mapping[int, Any], omegas: Mapping[int, float]) -> Any:

@@ -143,6 +143,13 @@ class RunConfig(BaseModel):
     prox: float | None = Field(None, ge=0, le=MOST_FACTOR, allow_inf_nan=False)
     """rho, how strongly a silo is held near the model that it was sent; by default 0, and 0.01 with
     FedProx."""
+    adaptive_lr: Positive = 0.06
+    """Step of each parameter in a round, at the server of FedAdam, FedYogi and FedAdagrad, in units
+    of the parameters; in place of server_lr."""
+    adaptive_beta2: float = Field(0.99, ge=0, lt=1)
+    """How long the server of FedAdam and FedYogi remembers the squares of updates."""
+    adaptive_tau: Positive = 1e-3
+    """What is added to their root, in units of the parameters: smaller is more adaptive."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
     """omega_k: 1, the number of samples, or a number for each silo."""
 
@@ -373,6 +380,9 @@ class RunConfig(BaseModel):
             weight_decay=self.weight_decay,
             step_norm=self.step_norm,
             prox=self.prox,
+            adaptive_lr=self.adaptive_lr,
+            adaptive_beta2=self.adaptive_beta2,
+            adaptive_tau=self.adaptive_tau,
         )
 
     @property

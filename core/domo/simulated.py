@@ -68,6 +68,7 @@ class ServerState:
         mbar: mbar_r, shape (n,); average rows only.
         x_prev: x_{r-1}; None in round 0.
         made_by: The round that made x_r; None in round 0.
+        v: v_r of an adaptive server, shape (n,); None in round 0.
     """
 
     x: Tensor
@@ -76,11 +77,12 @@ class ServerState:
     mbar: Tensor | None
     x_prev: Tensor | None = None
     made_by: RoundRecord | None = None
+    v: Tensor | None = None
 
     @property
     def digest(self) -> str:
         """What a coordinator records with the checkpoint, of all that is in it."""
-        named = {"x": self.x, "m": self.m, "mbar": self.mbar, "x_prev": self.x_prev}
+        named = {"x": self.x, "m": self.m, "v": self.v, "mbar": self.mbar, "x_prev": self.x_prev}
         named |= {s.value: v for s, v in self.buffers.items() if s is not Section.FROZEN}
         return digest_all({name: v for name, v in named.items() if v is not None})
 
@@ -132,6 +134,7 @@ class SimulationResult:
     stopped: str | None = None
     facts: RunFacts | None = None
     mode: Computed = "exact"
+    v: Tensor | None = None
 
     def __repr__(self) -> str:
         """One line, as a notebook shows what a cell gives."""
@@ -148,7 +151,7 @@ class SimulationResult:
     @property
     def checkpoint_digest(self) -> str:
         """The digest that a coordinator records with its last checkpoint, of all that is in it."""
-        return ServerState(self.x, self.m, self.buffers, self.mbar, self.x_prev).digest
+        return ServerState(self.x, self.m, self.buffers, self.mbar, self.x_prev, v=self.v).digest
 
     @property
     def best_digest(self) -> str | None:

@@ -229,6 +229,7 @@ def _result(
         best_value=None if found is None else found.value,
         stopped=stopped,
         mode=visits.mode,
+        v=state.v,
     )
 
 
@@ -266,7 +267,7 @@ def _close_round(
     kernel, h, results = config.kernel, config.lr_at(r), list(back.values())
     steps = [b.num_steps for b in results]
     updates = [_reader(b.update) for b in results]
-    x, m = server_round(kernel, state.x, state.m, updates, omegas, steps, h)
+    x, m, v = server_round(kernel, state.x, state.m, updates, omegas, steps, h, state.v)
     momenta = [_reader(b.momentum) for b in results if b.momentum is not None]
     mbar = average(momenta, omegas, x.numel()) if kernel.average else None
     floats = [_reader(b.float_buffers) for b in results]
@@ -293,7 +294,7 @@ def _close_round(
     scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     loss, own = means["loss"], tuple(map(dict, logged))
     made_by = RoundRecord(tuple(back), tuple(steps), h, loss, scale, means, tuple(omegas), own)
-    return ServerState(x, m, buffers, mbar, state.x, made_by)
+    return ServerState(x, m, buffers, mbar, state.x, made_by, v)
 
 
 def _reader(vector: Tensor) -> ReadBlock:

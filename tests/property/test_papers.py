@@ -109,10 +109,50 @@ def fedacg(
     return out
 
 
+def fedopt(second_moment: Callable[[Tensor, Tensor, float], Tensor]) -> Loop:
+    """Algorithm 2 of Reddi et al.: Delta_t is the mean of x_{i,K} - x_t, v_{-1} = tau^2."""
+
+    def loop(
+        hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+    ) -> list[Tensor]:
+        out, m, v = [x], torch.zeros_like(x), torch.full_like(x, hp.adaptive_tau**2)
+        for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+            moved = []
+            for k in present:
+                w = x
+                for p in range(UNLIKE[k]):
+                    w = w - eta * gradient(r, k, p, w)
+                moved.append(w - x)
+            delta = mean(moved)
+            m = hp.server_momentum * m + (1 - hp.server_momentum) * delta
+            v = second_moment(v, delta, hp.adaptive_beta2)
+            x = x + hp.adaptive_lr * m / (v.sqrt() + hp.adaptive_tau)
+            out.append(x)
+        return out
+
+    return loop
+
+
+def adam(v: Tensor, delta: Tensor, b2: float) -> Tensor:
+    return b2 * v + (1 - b2) * delta**2
+
+
+def yogi(v: Tensor, delta: Tensor, b2: float) -> Tensor:
+    return v - (1 - b2) * delta**2 * torch.sign(v - delta**2)
+
+
+def adagrad(v: Tensor, delta: Tensor, b2: float) -> Tensor:
+    return v + delta**2
+
+
+OPT = Hyperparameters(0.8, step_norm="delta", adaptive_lr=0.1, adaptive_beta2=0.9)
 CASES: dict[str, tuple[Loop, Hyperparameters]] = {
     "FedProx": (fedprox, Hyperparameters(prox=0.3, step_norm="delta")),
     "FedNova": (fednova, Hyperparameters(local_momentum=0.6)),
     "FedACG": (fedacg, Hyperparameters(prox=0.3)),
+    "FedAdam": (fedopt(adam), OPT),
+    "FedYogi": (fedopt(yogi), OPT),
+    "FedAdagrad": (fedopt(adagrad), OPT),
 }
 
 

@@ -145,7 +145,9 @@ def _round_json(state: ServerState) -> dict[str, Any] | None:
 
 
 def _tensors(prefix: str, state: ServerState) -> Iterator[tuple[str, Tensor]]:
-    named = {"x": state.x, "m": state.m, "mbar": state.mbar, "x_prev": state.x_prev}
+    named = {
+        "x": state.x, "m": state.m, "v": state.v, "mbar": state.mbar, "x_prev": state.x_prev
+    }  # fmt: skip
     named |= {s.value: state.buffers[s] for s in BUFFERS}
     yield from ((f"{prefix}/{name}", t) for name, t in named.items() if t is not None)
 
@@ -156,4 +158,6 @@ def _state(
     named = {n.removeprefix(f"{prefix}/"): t for n, t in tensors.items() if n.startswith(prefix)}
     buffers = {s: named[s.value] for s in BUFFERS}
     mbar, x_prev = named.get("mbar"), named.get("x_prev")
-    return ServerState(named["x"], named["m"], buffers, mbar, x_prev, _round(made_by))
+    return ServerState(
+        named["x"], named["m"], buffers, mbar, x_prev, _round(made_by), named.get("v")
+    )

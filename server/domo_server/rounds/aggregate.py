@@ -143,9 +143,11 @@ def sum_round(
     scale = inference_scale(kernel, record.local_lr, reference_steps(kernel, omegas, steps))
     r, n = state.round_index + 1, state.num_entries("x")
     sizes = {"x": 4 * n, "m": 4 * n} | ({"mbar": 4 * n} if kernel.average else {})
+    sizes |= {} if kernel.server == "momentum" else {"v": 4 * n}
     sizes |= {s.value: state.file.num_bytes(s.value) for s in BUFFERS}
     out = create_file(folder, r, sizes, state.digests["x"])
     read_x, read_m = state.reader("x"), state.reader("m")
+    read_v = state.reader("v") if "v" in state else None
     with (
         ExitStack() as failed,
         ExitStack() as open_files,
@@ -166,10 +168,12 @@ def sum_round(
             readers, products_with = watch(updates, m_r)
             mean = fold(readers, weights, lo, hi)
             products = products_with(mean)
-            x, m = server_block(kernel, read_x(lo, hi), m_r, mean, scale)
-            out.write("x", 4 * lo, x)
-            out.write("m", 4 * lo, m)
-            return num_non_finite(x), products
+            v_r = read_v(lo, hi) if read_v else None
+            made = server_block(kernel, read_x(lo, hi), m_r, v_r, mean, scale)
+            for name, part in made._asdict().items():
+                if part is not None:
+                    out.write(name, 4 * lo, part)
+            return num_non_finite(made.x), products
 
         done = list(pool.map(step, blocks(n)))
         norms = [p.update_norm for p in members]

@@ -150,10 +150,12 @@ class Yardstick:
         made = [u.num_steps for u in updates]
         weights = fold_weights(config.kernel, omegas, made)
         mean = sum(w * u.update_norm for w, u in zip(weights, updates, strict=True)) / sum(weights)
-        norm = mean + config.kernel.mu_s * norm_of(model.reader("m"), model.num_entries("m"))
+        before = config.kernel.mu_s * norm_of(model.reader("m"), model.num_entries("m"))
         scale = inference_scale(
             config.kernel, config.lr_at(r), reference_steps(config.kernel, omegas, made)
         )
+        # an adaptive server has m in units of the model
+        norm = mean + (before if config.kernel.server == "momentum" else before / scale)
         step = replace(self._step(model, 1), update=scale)
         return far_steps(steps, accepted, norm, step)
 

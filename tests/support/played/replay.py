@@ -62,6 +62,7 @@ def run(
     out = Trajectory([x0.clone()], [torch.zeros_like(x0)], [torch.zeros_like(x0)])
     mbar: Tensor | None = None
     scale: float | None = None
+    v: Tensor | None = None
     for r, h in enumerate(etas):
         x_r = out.x[r]
         m_r = None
@@ -94,7 +95,7 @@ def run(
                     out.local_m[r][k].append((opt.m - in_buffer).cpu())
             out.d[r][k], momenta[k] = to_host(*opt.finish())
         reads = [reader(out.d[r][k]) for k in present]
-        x, m = server_round(kernel, x_r, out.m[r], reads, weights, counts, h)
+        x, m, v = server_round(kernel, x_r, out.m[r], reads, weights, counts, h, v)
         if kernel.average:
             mbar = average([reader(momenta[k]) for k in present], weights, x0.numel())
         out.x.append(x)

@@ -91,7 +91,7 @@ def by_hand(r: int, k: int, p: int, x: Tensor) -> Tensor:
     return x - A if k == 0 else 2 * x - B
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", WORKED)
 def test_two_rounds_by_hand(method: str) -> None:
     t = replay.run(make_kernel(method, HALF), X0, by_hand, etas=[0.5, 0.5], steps=[2, 2])
     (x_1, m_1), (x_2, m_2), (d_a, d_b) = WORKED[method]
@@ -344,7 +344,7 @@ def test_non_finite_entries_of_a_vector_too_long_for_one_dot_product(
         return dot(a, b)
 
     monkeypatch.setattr(torch, "dot", short_dot)
-    monkeypatch.setattr(algorithm, "MOST_DOT", 4)
+    monkeypatch.setattr(algorithm.server, "MOST_DOT", 4)
     x = torch.arange(10.0)
     x[bad] = float("nan")
     assert algorithm.num_non_finite(x) == len(bad)

@@ -32,8 +32,13 @@ def test_the_table_is_the_paper_s() -> None:
         "DOMO-S": (True, True, "reset", "intra", 1),
         "DOMO-avg": (True, True, "average", "pre", 2),
         "DOMO-S-avg": (True, True, "average", "intra", 2),
+        "FedAdam": (True, False, "reset", "none", 1),
+        "FedYogi": (True, False, "reset", "none", 1),
+        "FedAdagrad": (True, False, "reset", "none", 1),
+        "DOMO-Adam": (True, True, "reset", "pre", 1),
     }
-    assert set(METHODS) - set(PAPER_METHODS) == {"DOMO-avg", "DOMO-S-avg"}
+    later = {m.name for m in METHODS.values() if m.server != "momentum"}
+    assert set(METHODS) - set(PAPER_METHODS) == {"DOMO-avg", "DOMO-S-avg"} | later
     assert all(name == m.name for name, m in METHODS.items())
 
 
@@ -45,7 +50,10 @@ def test_a_kernel_has_the_constants_of_its_row(name: str) -> None:
     assert k.beta == (0.7 if row.fusion != "none" else 0)
     assert k.fusion == row.fusion
     assert k.average == (row.round_end == "average")
-    assert (k.alpha, k.wd, k.step_norm, k.lr_scale) == (0.8, 0.01, "per_silo", 1.0)
+    adaptive = row.server != "momentum"
+    assert (k.alpha, k.slr, k.tau) == ((1.0, 0.06, 1e-3) if adaptive else (0.8, 0.0, 0.0))
+    assert k.b2 == (0.99 if row.server in ("adam", "yogi") else 0)
+    assert (k.wd, k.step_norm, k.lr_scale) == (0.01, "per_silo", 1.0)
 
 
 def test_a_term_that_is_off_leaves_no_trace() -> None:

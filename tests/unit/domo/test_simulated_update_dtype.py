@@ -76,7 +76,7 @@ def written_out(c: RunConfig, rule: str = "committed") -> tuple[Tensor, Tensor, 
                 steps.append(numbers.num_steps)
         reads = [replay.reader(q) for q in sent]
         x_prev, h = x, c.lr_at(r)
-        x, m = server_round(kernel, x, m, reads, omegas, steps, h)
+        x, m, _ = server_round(kernel, x, m, reads, omegas, steps, h)
         if kernel.average:
             mbar = average([replay.reader(u) for u in momenta], omegas, x.numel())
         scale = inference_scale(kernel, h, reference_steps(omegas, steps))

@@ -48,6 +48,11 @@ export const GROUPS = [
         "FedAvg. nova: FedNova." },
       { key: "prox", label: "Proximal term", help: "rho, FedProx's: how strongly a silo is held near " +
         "the model that it was sent." },
+      { key: "adaptive_lr", label: "Adaptive step size", help: "Of the server of FedAdam and its kin, " +
+        "in place of alpha." },
+      { key: "adaptive_beta2", label: "Adaptive memory", help: "How long FedAdam and FedYogi remember " +
+        "squares of updates." },
+      { key: "adaptive_tau", label: "Adaptive tau", help: "The smaller, the more adaptive." },
     ],
   },
   {

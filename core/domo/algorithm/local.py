@@ -1,38 +1,14 @@
-"""Algorithm 1 on flat vectors: the local round and the server round.
+"""The silo's part: lines 5 to 12."""
 
-Read it beside the paper. One vector holds every trainable parameter; m is in gradient units.
-All ten rows of `domo.methods` run through these functions; a `Kernel` says which terms are on.
-
-    silo k:  x = x_r ; m = mbar_r (average) or 0 (reset)
-             pre-fusion:    x -= h*beta*P*m_r                   once            (line 7)
-             P times:       g = grad(x) + (wd + rho)*x - rho*a ; m = mu_l*m + g (line 8)
-                            x -= h*m ; intra-fusion: x -= h*beta*m_r            (lines 9, 10)
-             d = (1/P) sum_p m_{p+1}                            no fusion in it (line 12)
-    server:  D = mean of d ; m_{r+1} = mu_s*m_r + D ; x_{r+1} = x_r - alpha*h*P*m_{r+1}
-                                                                                (lines 14, 15)
-
-a is x_r or, after pre-fusion, the start (FedProx, FedACG). With `step_norm = "nova"` P is, in all
-lines but the count of the steps, |a_k|_1: how often a gradient of the round is in d (FedNova).
-
-Scalars are computed in float64 and rounded once. Products and sums are separate operations, so a
-result does not depend on where an entry lies in a block.
-
-Source: Xu and Huang, AAAI-22, Algorithm 1; docs/algorithm.md maps each line.
-"""
-
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from domo.errors import DivergenceError, RoundError
-from domo.fold import ReadBlock, blocks, fold
+from domo.algorithm.steps import counted_steps
+from domo.errors import RoundError
 from domo.methods import Kernel
-
-MOST_DOT = 1 << 30
-"""Entries in one dot product: on a GPU, torch takes at most 2^31 - 1."""
 
 
 def infer_momentum(x_prev: Tensor, x: Tensor, scale: float) -> Tensor:
@@ -205,97 +181,3 @@ class LocalSGD(torch.optim.SGD):
                 m.sub_(self._fused * (1 / (1 - k.mu_l)))
             d.sub_(self._fused.mul_(self.h * self.num_steps / (1 - k.mu_l)))
         return d.div_(self.h * self._counted), m if k.average else None
-
-
-def counted_steps(kernel: Kernel, num_steps: float) -> float:
-    """What P local steps count as: P, or |a|_1 = sum_p (1 - mu_l^(P-p))/(1 - mu_l) for `nova`.
-
-    Source: Wang et al., NeurIPS 2020, section 3.2: a is the weight of each gradient in a round.
-    """
-    mu = kernel.mu_l
-    if kernel.step_norm != "nova" or not mu:
-        return num_steps
-    return float(num_steps - mu * (1 - mu**num_steps) / (1 - mu)) / (1 - mu)
-
-
-def reference_steps(kernel: Kernel, omegas: Sequence[float], steps: Sequence[int]) -> float:
-    """P_ref = sum_k omega_k P_k / sum_k omega_k, of steps as they are counted."""
-    counted = [counted_steps(kernel, p) for p in steps]
-    return sum(w * p for w, p in zip(omegas, counted, strict=True)) / sum(omegas)
-
-
-def inference_scale(kernel: Kernel, h: float, p_ref: float) -> float:
-    """alpha*h*P_ref: x_r - x_{r+1} in units of m_{r+1}."""
-    return kernel.alpha * (h * kernel.lr_scale) * p_ref
-
-
-def fold_weights(kernel: Kernel, omegas: Sequence[float], steps: Sequence[int]) -> list[float]:
-    """Weights of d_k in the mean: omega_k, or omega_k P_k where whole deltas are averaged."""
-    delta = kernel.step_norm == "delta"
-    return [w * p if delta else w for w, p in zip(omegas, steps, strict=True)]
-
-
-def server_block(
-    kernel: Kernel, x_r: Tensor, m_r: Tensor, mean: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """The server step (lines 14, 15) on some entries.
-
-    Args:
-        kernel: The method's constants.
-        x_r: Server model, shape (b,).
-        m_r: Server momentum, shape (b,), gradient units.
-        mean: Mean of d_k, shape (b,).
-        scale: alpha*h*P_ref.
-
-    Returns:
-        (x_{r+1}, m_{r+1}), new tensors.
-    """
-    m = (m_r * kernel.mu_s).add_(mean)
-    return x_r - m * scale, m
-
-
-def num_non_finite(x: Tensor) -> int:
-    """How many entries of a vector are not finite; quick where none is, and none is huge."""
-    squares = [float(torch.dot(part, part)) for part in torch.split(x, MOST_DOT)]
-    if math.isfinite(sum(squares)):
-        return 0
-    return int((~torch.isfinite(x)).sum())
-
-
-@torch.no_grad()
-def server_round(
-    kernel: Kernel,
-    x_r: Tensor,
-    m_r: Tensor,
-    updates: Sequence[ReadBlock],
-    omegas: Sequence[float],
-    steps: Sequence[int],
-    h: float,
-) -> tuple[Tensor, Tensor]:
-    """Close a round (lines 14, 15) in memory: fold the updates, step momentum and model.
-
-    Args:
-        kernel: The method's constants.
-        x_r: Server model, shape (n,).
-        m_r: Server momentum, shape (n,), gradient units.
-        updates: Readers of d_k, in roster order.
-        omegas: Raw weights of the participants.
-        steps: Their P_k.
-        h: Step size eta of this round.
-
-    Returns:
-        (x_{r+1}, m_{r+1}), new tensors.
-
-    Raises:
-        DivergenceError: x_{r+1} has non-finite entries.
-    """
-    scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
-    weights = fold_weights(kernel, omegas, steps)
-    x, m, bad = torch.empty_like(x_r), torch.empty_like(m_r), 0
-    for lo, hi in blocks(x_r.numel()):
-        mean = fold(updates, weights, lo, hi)
-        x[lo:hi], m[lo:hi] = server_block(kernel, x_r[lo:hi], m_r[lo:hi], mean, scale)
-        bad += num_non_finite(x[lo:hi])
-    if bad:
-        raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
-    return x, m

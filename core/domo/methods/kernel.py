@@ -1,0 +1,112 @@
+"""A method with its numbers filled in."""
+
+import difflib
+from dataclasses import dataclass, replace
+
+from domo.errors import ConfigError
+from domo.methods.hyperparameters import CONSTANTS, Hyperparameters
+from domo.methods.presets import PRESETS
+from domo.methods.rows import METHODS, Anchor, Fusion, Method, ServerStep, StepNorm
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A method with its numbers filled in: a constant that is off is 0. Paper letters.
+
+    Attributes:
+        mu_s: Server momentum.
+        mu_l: Local momentum.
+        beta: Fusion coefficient; 0 where the method has no fusion.
+        alpha: Server learning rate.
+        wd: Weight decay.
+        fusion: Where m_r is fused; `none` where beta is 0, so equal kernels give equal bytes.
+        average: Local momentum is averaged at the end of a round instead of reset.
+        step_norm: `per_silo`, `delta` or `nova`.
+        lr_scale: Factor on eta (1 except for FedCM).
+        rho: Proximal coefficient.
+        anchor: Of the proximal term; `server` where there is none.
+        server: What the server does with D; the three below are 0 for `momentum`.
+        slr: Step of an adaptive server, whose alpha is 1.
+        b2: Decay of v; 0 for Adagrad, which has none.
+        tau: Added to sqrt(v); v_0 is its square.
+    """
+
+    mu_s: float
+    mu_l: float
+    beta: float
+    alpha: float
+    wd: float
+    fusion: Fusion
+    average: bool
+    step_norm: StepNorm = "per_silo"
+    lr_scale: float = 1.0
+    rho: float = 0.0
+    anchor: Anchor = "server"
+    server: ServerStep = "momentum"
+    slr: float = 0.0
+    b2: float = 0.0
+    tau: float = 0.0
+
+
+def canonical_name(name: str) -> str:
+    """The table's spelling of a method or preset, whatever the case given.
+
+    Raises:
+        ConfigError: No such method; names the nearest one.
+    """
+    names = {n.lower(): n for n in (*METHODS, *PRESETS)}
+    found = names.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), names, n=1)
+        hint = f"; did you mean {names[near[0]]!r}?" if near else ""
+        raise ConfigError(f"unknown method {name!r}{hint} (known: {', '.join(names.values())})")
+    return found
+
+
+def method_row(name: str) -> Method:
+    """The row of the table behind a method or preset."""
+    name = canonical_name(name)
+    return METHODS[PRESETS[name].row if name in PRESETS else name]
+
+
+def unused_constants(name: str) -> list[str]:
+    """Which of `CONSTANTS` a method or preset does not look at."""
+    usual = Hyperparameters()
+    kernel = make_kernel(name, usual)
+    halved = {key: replace(usual, **{key: getattr(usual, key) / 2}) for key in CONSTANTS}
+    return [key for key, other in halved.items() if make_kernel(name, other) == kernel]
+
+
+def make_kernel(name: str, hp: Hyperparameters) -> Kernel:
+    """Fill a row's switches with numbers.
+
+    Args:
+        name: A method of `METHODS` or a preset of `PRESETS`, in any case.
+        hp: The run's hyperparameters.
+    """
+    name = canonical_name(name)
+    row = method_row(name)
+    preset = PRESETS.get(name)
+    scale = preset.lr_scale(hp) if preset else 1.0
+    hp = preset.tie(hp) if preset else hp
+    rho = hp.prox if hp.prox is not None else preset.prox if preset else 0.0
+    mu_l = hp.local_momentum if row.local_momentum else 0.0
+    beta = hp.fusion_coef if row.fusion != "none" else 0.0
+    adaptive = row.server != "momentum"
+    return Kernel(
+        mu_s=hp.server_momentum if row.server_momentum else 0.0,
+        mu_l=mu_l,
+        beta=beta,
+        alpha=1.0 if adaptive else hp.server_lr,
+        wd=hp.weight_decay,
+        fusion=row.fusion if beta else "none",
+        average=row.round_end == "average" and mu_l > 0,
+        step_norm=hp.step_norm,
+        lr_scale=scale,
+        rho=rho,
+        anchor=preset.anchor if preset and rho else "server",
+        server=row.server,
+        slr=hp.adaptive_lr if adaptive else 0.0,
+        b2=hp.adaptive_beta2 if row.server in ("adam", "yogi") else 0.0,
+        tau=hp.adaptive_tau if adaptive else 0.0,
+    )
