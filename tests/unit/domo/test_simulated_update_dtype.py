@@ -79,7 +79,7 @@ def written_out(c: RunConfig, rule: str = "committed") -> tuple[Tensor, Tensor, 
         x, m, _ = server_round(kernel, x, m, reads, omegas, steps, h)
         if kernel.average:
             mbar = average([replay.reader(u) for u in momenta], omegas, x.numel())
-        scale = inference_scale(kernel, h, reference_steps(omegas, steps))
+        scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     return x, m, mbar
 
 
