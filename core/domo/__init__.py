@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from domo.model.card import ModelCard
     from domo.model.model_file import load_card, load_weights
     from domo.run_config import RunConfig
-    from domo.simulated import ModelRecord, SimulationResult
+    from domo.simulated import SimulationResult
+    from domo.simulating.state import ModelRecord
     from domo.tasks import load_task
     from domo.tasks.base import (
         ArrayDataset,
@@ -124,7 +125,7 @@ _HOME = {
     "Meaning": "domo.meaning.value",
     "MeaningMismatchError": "domo.errors",
     "ModelCard": "domo.model.card",
-    "ModelRecord": "domo.simulated",
+    "ModelRecord": "domo.simulating.state",
     "NotFoundError": "domo.errors",
     "ProtocolError": "domo.errors",
     "RoundError": "domo.errors",

@@ -7,6 +7,7 @@ and at the speed of stock SGD, and is tested against this; nothing else uses it.
     5   x_{r,0} = x_r ; m_r = (x_{r-1} - x_r) / (alpha*eta*P) ; m_{r,0} = 0, or mbar_r
     7   x = x - eta*beta*P*m_r                 pre-momentum fusion, before the first step (DOMO)
     8   m = mu_l*m + grad F(x)                 weight decay is part of the gradient, and rho*(x - a)
+                                               and the correction of SCAFFOLD and FedDyn
     9   x = x - eta*m
     10  x = x - eta*beta*m_r                   intra-momentum fusion, in every step (DOMO-S)
     12  d = (1/P) sum_p m_{p+1}
@@ -41,13 +42,14 @@ class Round(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What the server has before a round: x_r, m_r and mbar_r; d_k of the round before; and v_r."""
+    """What the server has before a round: x_r, m_r, mbar_r; d_k of the round before; v_r, c_r."""
 
     x: Tensor
     m: Tensor
     mbar: Tensor
     d: Mapping[int, Tensor]
     v: Tensor
+    c: Tensor
 
 
 def local_round(
@@ -58,6 +60,7 @@ def local_round(
     eta: float,
     num_steps: int,
     gradient: Callable[[int, Tensor], Tensor],
+    s: Tensor | float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A client's part (lines 5-12).
 
@@ -69,6 +72,7 @@ def local_round(
         eta: Local step size.
         num_steps: P.
         gradient: (step, x) -> gradient.
+        s: Correction of every gradient, shape (n,).
 
     Returns:
         d, m_{r,P} and x_{r,P}.
@@ -80,7 +84,7 @@ def local_round(
             x = x - eta * kernel.beta * counted * m_r  # line 7
             anchor = x if kernel.anchor == "start" else anchor
         pull = kernel.rho * (x - anchor)
-        m = kernel.mu_l * m + gradient(p, x) + kernel.wd * x + pull  # line 8
+        m = kernel.mu_l * m + gradient(p, x) + kernel.wd * x + pull + s  # line 8
         x = x - eta * m  # line 9
         if kernel.fusion == "intra":
             x = x - eta * kernel.beta * m_r  # line 10
@@ -95,7 +99,13 @@ def counted_steps(kernel: Kernel, num_steps: int) -> float:
     return sum(kernel.mu_l**age for p in range(num_steps) for age in range(num_steps - p))
 
 
-def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradient) -> list[Server]:
+def train(
+    kernel: Kernel,
+    x_0: Tensor,
+    rounds: Sequence[Round],
+    gradient: Gradient,
+    total: float | None = None,
+) -> list[Server]:
     """All rounds (lines 2-15).
 
     Args:
@@ -103,32 +113,48 @@ def train(kernel: Kernel, x_0: Tensor, rounds: Sequence[Round], gradient: Gradie
         x_0: Initial model, shape (n,).
         rounds: The rounds.
         gradient: Of every silo.
+        total: Weight of all silos together; None: all take part in each round.
 
     Returns:
         The server after 0, 1, ..., R rounds.
     """
     zeros = torch.zeros_like(x_0)
-    out = [Server(x_0, zeros, zeros, {}, zeros + kernel.tau**2)]  # line 2
+    out = [Server(x_0, zeros, zeros, {}, zeros + kernel.tau**2, zeros)]  # line 2
+    own: dict[int, Tensor] = {}  # c_k of SCAFFOLD, h_k of FedDyn
     x_before, scale = x_0, 1.0  # so that line 5 gives m_0 = 0
     for r, (eta, silos) in enumerate(rounds):  # line 3
-        x, m, mbar, _, v = out[-1]
+        x, m, mbar, _, v, c = out[-1]
         h = eta * kernel.lr_scale
         d, ends, omegas, steps = {}, {}, {}, {}
         for k, (omegas[k], steps[k]) in silos.items():  # line 4
             m_r = (x_before - x) / scale  # line 5
+            s = correction(kernel, c, own.get(k, zeros))
             here = partial(gradient, r, k)
-            d[k], ends[k], _ = local_round(kernel, x, m_r, mbar, h, steps[k], here)
+            d[k], ends[k], _ = local_round(kernel, x, m_r, mbar, h, steps[k], here, s)
+            own[k] = (kernel.rho * h * steps[k] if kernel.control == "dyn" else 1) * d[k] - s
         delta = kernel.step_norm == "delta"
         weights = {k: w * steps[k] if delta else w for k, w in omegas.items()}
         counted = {k: counted_steps(kernel, p) for k, p in steps.items()}
-        x_before, scale = x, kernel.alpha * h * mean(counted, omegas)
+        x_before, scale, whole = x, kernel.alpha * h * mean(counted, omegas), mean(d, weights)
+        share = sum(omegas.values()) / (total or sum(omegas.values()))
+        c = c + (share if kernel.tells_control else 1) * (whole - c)
         if kernel.server == "momentum":
-            m = kernel.mu_s * m + mean(d, weights)  # line 14
+            m = kernel.mu_s * m + whole  # line 14
             x = x - scale * m  # line 15
+        elif kernel.server == "dyn":
+            m = m + share * scale * whole
+            x = x - scale * whole - m
         else:
-            m, v, x = adaptive_step(kernel, m, v, x, scale * mean(d, weights))
-        out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d, v))
+            m, v, x = adaptive_step(kernel, m, v, x, scale * whole)
+        out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d, v, c))
     return out
+
+
+def correction(kernel: Kernel, c: Tensor, own: Tensor) -> Tensor | float:
+    """What SCAFFOLD (c_r - c_k) and FedDyn (-h_k) add to each gradient."""
+    if kernel.control == "none":
+        return 0.0
+    return c - own if kernel.control == "scaffold" else -own
 
 
 def adaptive_step(

@@ -142,7 +142,7 @@ class RunConfig(BaseModel):
     """How unequal P_k are averaged."""
     prox: float | None = Field(None, ge=0, le=MOST_FACTOR, allow_inf_nan=False)
     """rho, how strongly a silo is held near the model that it was sent; by default 0, and 0.01 with
-    FedProx."""
+    FedProx and FedDyn."""
     adaptive_lr: Positive = 0.06
     """Step of each parameter in a round, at the server of FedAdam, FedYogi and FedAdagrad, in units
     of the parameters; in place of server_lr."""
@@ -388,7 +388,15 @@ class RunConfig(BaseModel):
     @property
     def kernel(self) -> Kernel:
         """The method with its numbers filled in."""
-        return make_kernel(self.method, self.hyperparameters)
+        some = self.participation is not None or self.participants is not None
+        partial = some or self.on_missing == "proceed"
+        return make_kernel(self.method, self.hyperparameters, partial)
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """Vectors of the model's size that a silo keeps from one of its rounds to the next."""
+        kept = ["residual"] if self.update_dtype != "float32" else []
+        return (*kept, *(["control"] if self.kernel.control != "none" else []))
 
     @property
     def expected_silos(self) -> int:
@@ -481,6 +489,16 @@ class RunConfig(BaseModel):
                 raise ConfigError.at("weights", f"weights has no entry for {silo_id}")
             return self.weights[silo_id]
         return float(num_samples) if self.weights == "samples" else 1.0
+
+    def share_of(self, participants: Sequence[str], samples: Mapping[str, int]) -> float:
+        """The part of all silos that takes part in a round, by their weights.
+
+        Args:
+            participants: Of the round.
+            samples: Training samples of all silos of the run, in roster order.
+        """
+        weights = {s: self.weight_of(s, num) for s, num in samples.items()}
+        return sum(weights[s] for s in participants) / sum(weights.values())
 
     def check_tables(self, roster: Sequence[str]) -> None:
         """See that the tables have what every round to come asks of them.

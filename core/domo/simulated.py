@@ -1,9 +1,9 @@
 """What a simulation hands out: a record of each model, and where the run ended."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -11,101 +11,15 @@ from domo.errors import ConfigError
 from domo.history.history import History
 from domo.history.records import Round, RunFacts, SiloRound, Test
 from domo.metrics.names import direction
-from domo.model.flat import digest_all
 from domo.model.layout import Layout, Section
 from domo.model.model_file import save_model
 from domo.ops.words import counted
 from domo.run_config import RunConfig
+from domo.simulating.state import Computed, ModelRecord, RoundRecord, ServerState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-Computed = Literal["exact", "batched"]
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """A closed round: who took part with how many steps P_k, eta, mean training loss, alpha*h*P.
-
-    `train_metrics` are weighted means of all that every silo of the round has logged; `weights` are
-    each participant's omega_k and `silo_metrics` what it has logged.
-    """
-
-    participants: tuple[str, ...]
-    steps: tuple[int, ...]
-    local_lr: float
-    train_loss: float
-    inference_scale: float
-    train_metrics: Mapping[str, float] = field(default_factory=dict)
-    weights: tuple[float, ...] = ()
-    silo_metrics: tuple[Mapping[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
-    """Server model x_i, its test over all silos' data, and the round that made it.
-
-    `silos` has each silo's own numbers; `notes` says of the first ones which are not what their
-    names say.
-    """
-
-    model_index: int
-    metrics: Mapping[str, float]
-    made_by: RoundRecord | None
-    silos: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """What a coordinator holds between rounds; no silo ever sees `m`.
-
-    Attributes:
-        x: x_r, shape (n,).
-        m: m_r, shape (n,), gradient units.
-        buffers: Float and integer buffers.
-        mbar: mbar_r, shape (n,); average rows only.
-        x_prev: x_{r-1}; None in round 0.
-        made_by: The round that made x_r; None in round 0.
-        v: v_r of an adaptive server, shape (n,); None in round 0.
-    """
-
-    x: Tensor
-    m: Tensor
-    buffers: dict[Section, Tensor]
-    mbar: Tensor | None
-    x_prev: Tensor | None = None
-    made_by: RoundRecord | None = None
-    v: Tensor | None = None
-
-    @property
-    def digest(self) -> str:
-        """What a coordinator records with the checkpoint, of all that is in it."""
-        named = {"x": self.x, "m": self.m, "v": self.v, "mbar": self.mbar, "x_prev": self.x_prev}
-        named |= {s.value: v for s, v in self.buffers.items() if s is not Section.FROZEN}
-        return digest_all({name: v for name, v in named.items() if v is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """All that the rest of a run depends on, once a round is closed.
-
-    Attributes:
-        layout_digest: Of the model.
-        state: What a coordinator holds.
-        history: A record of each x_i that was tested.
-        residuals: What rounding left at each silo.
-        best: The best model so far.
-        mode: How silos were computed so far.
-    """
-
-    layout_digest: str
-    state: ServerState
-    history: tuple[ModelRecord, ...]
-    residuals: Mapping[str, Tensor | None]
-    best: ServerState | None
-    mode: Computed = "exact"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -135,6 +49,7 @@ class SimulationResult:
     facts: RunFacts | None = None
     mode: Computed = "exact"
     v: Tensor | None = None
+    c: Tensor | None = None
 
     def __repr__(self) -> str:
         """One line, as a notebook shows what a cell gives."""
@@ -151,7 +66,8 @@ class SimulationResult:
     @property
     def checkpoint_digest(self) -> str:
         """The digest that a coordinator records with its last checkpoint, of all that is in it."""
-        return ServerState(self.x, self.m, self.buffers, self.mbar, self.x_prev, v=self.v).digest
+        x, m, v, c = self.x, self.m, self.v, self.c
+        return ServerState(x, m, self.buffers, self.mbar, self.x_prev, v=v, c=c).digest
 
     @property
     def best_digest(self) -> str | None:

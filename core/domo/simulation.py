@@ -7,7 +7,7 @@ repeats a run that went on without some silos.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from domo.algorithm import inference_scale, num_non_finite, reference_steps, server_round
+from domo.algorithm import Vectors, inference_scale, num_non_finite, reference_steps, server_round
 from domo.batched.choose import choose
 from domo.batched.how import EXACT, How
 from domo.batched.together import Together
@@ -24,14 +24,14 @@ from domo.fold import ReadBlock, average, average_values
 from domo.meaning.compare import check_all
 from domo.metrics.numbers import in_most, notes_on, numbers_of, shared_numbers
 from domo.metrics.selection import Jury
-from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.integers import choose_integers
 from domo.model.layout import BUFFERS, Layout, Section
 from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
-from domo.simulated import Held, ModelRecord, RoundRecord, ServerState, SimulationResult
-from domo.simulating.visit import Broadcast, SimulatedSilo, Visited
+from domo.simulated import SimulationResult
+from domo.simulating.state import Held, ModelRecord, RoundRecord, ServerState
+from domo.simulating.visit import Broadcast, SimulatedSilo, gather
 from domo.simulating.visits import Visits
 from domo.tasks.base import Task
 from domo.training.batches import configure_torch
@@ -151,7 +151,7 @@ def _run_rounds(
     """All rounds that are left; arguments are those of `simulate`, and what it has made of them."""
     roster = list(samples)
     state, best, history = begin.state, begin.best, list(begin.history)
-    residuals = dict(begin.residuals)
+    kept = dict(begin.kept)
     jury = Jury(config.primary_metric, config.better_of, config.stop_after, config.stop_min_delta)
     stopped = None
     for old in history:
@@ -168,8 +168,8 @@ def _run_rounds(
             present = [s for s in roster if s in participants[r]]
         steps = {s: config.steps_at(r, s, samples[s]) for s in present}
         scale = state.made_by.inference_scale if state.made_by else None
-        sent = Broadcast(r, state.x, state.x_prev, state.mbar, state.buffers, scale)
-        back, kept, measured = _gather(visits.visit(sent, steps, residuals), r)
+        sent = Broadcast(r, state.x, state.x_prev, state.mbar, state.c, state.buffers, scale)
+        back, following, measured = gather(visits.visit(sent, steps, kept), r)
         numbers = numbers_of(measured.values())
         own = {silo_id: numbers_of([told]) for silo_id, told in measured.items()}
         said = (
@@ -193,12 +193,11 @@ def _run_rounds(
             break
         if present:
             omegas = [config.weight_of(s, samples[s]) for s in present]
-            state = _close_round(config, layout, state, r, back, omegas)
-            residuals |= kept  # committed with these silos; the others keep theirs
+            share = config.share_of(present, samples)
+            state = _close_round(config, layout, state, r, back, omegas, share)
+            kept |= following  # committed with these silos; the others keep theirs
             if on_round:
-                held = Held(
-                    layout.digest, state, tuple(history), dict(residuals), best, visits.mode
-                )
+                held = Held(layout.digest, state, tuple(history), dict(kept), best, visits.mode)
                 so_far = _result(visits, layout, frozen, state, list(history), jury, best)
                 on_round(held, so_far)
     return _result(visits, layout, frozen, state, history, jury, best, stopped)
@@ -230,29 +229,8 @@ def _result(
         stopped=stopped,
         mode=visits.mode,
         v=state.v,
+        c=state.c,
     )
-
-
-def _gather(
-    visits: Iterable[Visited], r: int
-) -> tuple[dict[str, LocalResult], dict[str, Tensor | None], dict[str, Measured]]:
-    """What all silos give in a round.
-
-    Returns:
-        Updates as they travel, the residuals that follow once they are committed, and what each
-        silo has measured.
-    """
-    back: dict[str, LocalResult] = {}
-    kept: dict[str, Tensor | None] = {}
-    measured: dict[str, Measured] = {}
-    for one in visits:
-        if one.result is not None:
-            back[one.silo_id], kept[one.silo_id] = one.result, one.residual
-        for name in one.not_finite:
-            log.warning("metric %r of x_%d is not finite at %s", name, r, one.silo_id)
-        if one.measured:
-            measured[one.silo_id] = one.measured
-    return back, kept, measured
 
 
 def _close_round(
@@ -262,12 +240,14 @@ def _close_round(
     r: int,
     back: Mapping[str, LocalResult],
     omegas: Sequence[float],
+    share: float,
 ) -> ServerState:
     """The coordinator's part of a round."""
     kernel, h, results = config.kernel, config.lr_at(r), list(back.values())
     steps = [b.num_steps for b in results]
     updates = [_reader(b.update) for b in results]
-    x, m, v = server_round(kernel, state.x, state.m, updates, omegas, steps, h, state.v)
+    held = Vectors(state.x, state.m, state.v, state.c)
+    x, m, v, c = server_round(kernel, held, updates, omegas, steps, h, share)
     momenta = [_reader(b.momentum) for b in results if b.momentum is not None]
     mbar = average(momenta, omegas, x.numel()) if kernel.average else None
     floats = [_reader(b.float_buffers) for b in results]
@@ -294,7 +274,7 @@ def _close_round(
     scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     loss, own = means["loss"], tuple(map(dict, logged))
     made_by = RoundRecord(tuple(back), tuple(steps), h, loss, scale, means, tuple(omegas), own)
-    return ServerState(x, m, buffers, mbar, state.x, made_by, v)
+    return ServerState(x, m, buffers, mbar, state.x, made_by, v, c)
 
 
 def _reader(vector: Tensor) -> ReadBlock:

@@ -15,7 +15,8 @@ from domo.errors import ConfigError
 from domo.meaning.measure import of_task
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
-from domo.simulated import ModelRecord, SimulationResult, facts_of
+from domo.simulated import SimulationResult, facts_of
+from domo.simulating.state import ModelRecord
 from domo.simulating.visit import SimulatedSilo
 from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task

@@ -1,4 +1,4 @@
-"""How d_k and m_{k,P} travel: float32, or 16 bits with error feedback for d_k.
+"""How d_k and m_{k,P} travel: float32, or 16 bits with error feedback for d_k; and what stays.
 
 With residual e_k, 0 at first and kept at the silo:
 
@@ -10,14 +10,18 @@ to its round: a round that is done again starts from the same e_k, and e_k' take
 round is committed with this silo's update in it. m_{k,P} is rounded without feedback, as every
 round makes it anew. Values beyond the range of the type are clamped to it, and e_k' has the rest.
 
+c_k' of SCAFFOLD and h_k' of FedDyn follow from q, and belong to their round as e_k' does.
+
 Silos and simulation call the same functions. All of them work entry by entry, so a vector may be
 cut into blocks anywhere.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
-from domo.algorithm import num_non_finite
+from domo.algorithm import following, num_non_finite
 from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks
 from domo.run_config import UpdateDtype
@@ -34,9 +38,15 @@ def itemsize(update_dtype: UpdateDtype) -> int:
     return torch_dtype(update_dtype).itemsize
 
 
+RESIDUAL, CONTROL = "residual", "control"
+"""Names of what a silo keeps: e_k, and c_k or h_k."""
+Kept = Mapping[str, Tensor]
+"""Vectors of the model's size that a silo keeps, by name; they follow the update that left them."""
+
+
 def encode_result(
     result: LocalResult, residual: Tensor | ReadBlock | None, update_dtype: UpdateDtype
-) -> Tensor | None:
+) -> dict[str, Tensor]:
     """Put d_k and m_{k,P} of a local round into the form in which they travel.
 
     Args:
@@ -45,15 +55,19 @@ def encode_result(
         update_dtype: How they travel.
 
     Returns:
-        e_k', as of `encode`.
+        What the silo keeps: e_k', as of `encode`, and c_k' or h_k', where the run has them.
 
     Raises:
         DivergenceError: Something is not finite.
     """
-    result.update, following = encode(result.update, residual, update_dtype)
+    result.update, left = encode(result.update, residual, update_dtype)
+    kept = {} if left is None else {RESIDUAL: left}
     if result.momentum is not None:
         result.momentum = round_off(result.momentum, update_dtype)
-    return following
+    if result.pulled:
+        kept[CONTROL] = following(result.correction, result.update, result.pulled)
+        result.correction = None
+    return kept
 
 
 @torch.no_grad()

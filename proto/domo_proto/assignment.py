@@ -20,6 +20,7 @@ SECTIONS = {
     VectorId.X: Section.TRAINABLE,
     VectorId.X_PREV: Section.TRAINABLE,
     VectorId.MEAN_MOMENTUM: Section.TRAINABLE,
+    VectorId.CONTROL: Section.TRAINABLE,
     VectorId.FLOAT_BUFFERS: Section.FLOAT_BUFFER,
     VectorId.INTEGER_BUFFERS: Section.INTEGER_BUFFER,
     VectorId.FROZEN: Section.FROZEN,

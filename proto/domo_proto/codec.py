@@ -51,6 +51,7 @@ class VectorId(IntEnum):
     FROZEN = 6
     UPDATE = 7
     LOCAL_MOMENTUM = 8
+    CONTROL = 9
 
 
 MODEL = (VectorId.X, VectorId.FLOAT_BUFFERS, VectorId.INTEGER_BUFFERS)

@@ -31,8 +31,10 @@ PLAIN: list[dict[str, Any]] = [
 ROUNDED: list[dict[str, Any]] = [
     {**COMMON, "name": f"{m}-{u}".lower(), "method": m, "update_dtype": u, "num_rounds": 5}
     | {"participation": 3}
-    for m in ("DOMO", "DOMO-S", "FedAvgSLM")
-    for u in ("bfloat16", "float16")
+    for m, u in (
+        *itertools.product(("DOMO", "DOMO-S", "FedAvgSLM"), ("bfloat16", "float16")),
+        *itertools.product(("SCAFFOLD", "DOMO-SCAFFOLD", "FedDyn-LM-Z"), ("float32", "bfloat16")),
+    )
 ]
 
 
@@ -74,7 +76,7 @@ def test_every_method_ends_with_the_bytes_of_the_simulation(ended: Federation) -
 
 
 @pytest.mark.timeout(300)
-def test_updates_of_16_bits_end_with_the_bytes_of_the_simulation(ended: Federation) -> None:
+def test_what_silos_keep_ends_with_the_bytes_of_the_simulation(ended: Federation) -> None:
     config = validate(RunConfig, ROUNDED[0], "test")
     rounds = [config.participants_at(r, NAMES) for r in range(5)]
     assert any(a != b for a, b in itertools.pairwise(rounds)), "nobody ever sits a round out"

@@ -110,7 +110,7 @@ def test_a_silo_that_dies_with_an_update_unsent_changes_no_byte(
         scene.train()
     monkeypatch.setattr(Data, "submit", submit)
     if lost:
-        for notes in (scene.folder / "site-a").glob("residual-*.json"):
+        for notes in (scene.folder / "site-a").glob("kept-*.json"):
             if json.loads(notes.read_text())["round_index"] == 3:
                 notes.unlink()
     assert scene.train() == undisturbed
@@ -125,20 +125,20 @@ def test_without_its_residual_a_silo_begins_anew(
 
     def lose(rnd: LocalRound) -> None:
         if rnd.round_index == 3:
-            for file in (scene.folder / "site-a").glob("residual-*"):
+            for file in (scene.folder / "site-a").glob("kept-*"):
                 file.unlink()
 
     assert scene.train(lose) != undisturbed
-    assert "what rounding left of the update of round 3 is not in this silo's" in caplog.text
+    assert "what the update of round 3 left is not in this silo's state folder" in caplog.text
     assert scene.trained == list(range(NUM_ROUNDS))
 
 
 def test_residuals_end_with_their_run(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "one")
     scene.train()
-    names = {f"residual-{i}.{kind}" for i in range(3) for kind in ("bin", "json")}
+    names = {f"kept-{i}.{kind}" for i in range(3) for kind in ("bin", "json")}
     assert names < {p.name for p in (scene.folder / "site-a").iterdir()}
     scene.run |= {"name": "other", "update_dtype": "float32"}
     scene.start()
     scene.train()
-    assert not list((scene.folder / "site-a").glob("residual-*"))
+    assert not list((scene.folder / "site-a").glob("kept-*"))

@@ -77,8 +77,8 @@ def test_residuals_and_a_run_that_is_gone_on_with() -> None:
     again = run(c, 3, begin=held[0], on_round=lambda h, _: kept.append(h))
     assert again.checkpoint_digest == whole.checkpoint_digest
     for r, h in enumerate(kept, 1):  # what a later round writes is not in what was kept before
-        for silo, left in h.residuals.items():
-            assert torch.equal(left, held[r].residuals[silo])
+        for silo, left in h.kept.items():
+            assert torch.equal(left["residual"], held[r].kept[silo]["residual"])
 
 
 @pytest.mark.parametrize("fault", ["late-raise", "late-nan"])

@@ -296,7 +296,9 @@ def test_results_do_not_depend_on_the_block_size(
     kernel = make_kernel("DOMO", Hyperparameters(server_momentum=0.7, server_lr=0.3))
 
     def both() -> list[Tensor]:
-        x1, m1, _ = algorithm.server_round(kernel, x, m, reads, weights, steps, 0.013)
+        x1, m1, *_ = algorithm.server_round(
+            kernel, algorithm.Vectors(x, m), reads, weights, steps, 0.013
+        )
         return [x1, m1, fold.average(reads, weights, n)]
 
     whole = both()

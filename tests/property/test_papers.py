@@ -145,6 +145,59 @@ def adagrad(v: Tensor, delta: Tensor, b2: float) -> Tensor:
     return v + delta**2
 
 
+def scaffold(
+    hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+) -> list[Tensor]:
+    """Algorithm 1 with option II; eta_g = 1, y_i - x over its own K_i, times the mean of K_i.
+
+    The paper has one K. Silos hold momentum where the run has it, which the paper does not know:
+    then K_i is the weight that all gradients of a round have in y_i - x.
+    """
+    rho, out, c = hp.local_momentum, [x], torch.zeros_like(x)
+    own = [torch.zeros_like(x) for _ in range(K)]
+    for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+        moved, changed, lengths = [], [], []
+        for k in present:
+            y, m, steps = x, torch.zeros_like(x), UNLIKE[k]
+            length = sum((1 - rho ** (steps - p)) / (1 - rho) for p in range(steps))
+            for p in range(steps):
+                m = rho * m + gradient(r, k, p, y) - own[k] + c
+                y = y - eta * m
+            own_next = own[k] - c + (x - y) / (length * eta)
+            moved.append((y - x) / length)
+            lengths.append(length)
+            changed.append(own_next - own[k])
+            own[k] = own_next
+        x = x + sum(lengths) / len(lengths) * mean(moved)
+        c = c + len(present) / K * mean(changed)
+        out.append(x)
+    return out
+
+
+def feddyn(
+    hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+) -> list[Tensor]:
+    """Algorithm 1: theta_k by gradient steps on L_k - <g_k, theta> + alpha/2 |theta - theta_t|^2.
+
+    With momentum in those steps where the run has it.
+    """
+    alpha, rho, out, h = hp.prox or 0.0, hp.local_momentum, [x], torch.zeros_like(x)
+    own = [torch.zeros_like(x) for _ in range(K)]
+    for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+        ends = []
+        for k in present:
+            theta, m = x, torch.zeros_like(x)
+            for p in range(UNLIKE[k]):
+                m = rho * m + gradient(r, k, p, theta) - own[k] + alpha * (theta - x)
+                theta = theta - eta * m
+            own[k] = own[k] - alpha * (theta - x)
+            ends.append(theta)
+        h = h - alpha / K * sum(theta - x for theta in ends)
+        x = mean(ends) - h / alpha
+        out.append(x)
+    return out
+
+
 OPT = Hyperparameters(0.8, step_norm="delta", adaptive_lr=0.1, adaptive_beta2=0.9)
 CASES: dict[str, tuple[Loop, Hyperparameters]] = {
     "FedProx": (fedprox, Hyperparameters(prox=0.3, step_norm="delta")),
@@ -153,6 +206,10 @@ CASES: dict[str, tuple[Loop, Hyperparameters]] = {
     "FedAdam": (fedopt(adam), OPT),
     "FedYogi": (fedopt(yogi), OPT),
     "FedAdagrad": (fedopt(adagrad), OPT),
+    "SCAFFOLD": (scaffold, Hyperparameters(local_momentum=0.0)),
+    "SCAFFOLD-LM-Z": (scaffold, Hyperparameters(local_momentum=0.6)),
+    "FedDyn": (feddyn, Hyperparameters(local_momentum=0.0, prox=0.3)),
+    "FedDyn-LM-Z": (feddyn, Hyperparameters(local_momentum=0.6, prox=0.3)),
 }
 
 
@@ -174,7 +231,7 @@ def test_it_is_the_papers_loop(
     x_0 = torch.linspace(-1, 1, N, dtype=torch.float64)
     equal = method == "FedACG"
     made = replay.run(
-        make_kernel(method, hp),
+        make_kernel(method, hp, partial=rounds is SOME),
         x_0,
         gradient,
         etas=ETAS[:1] * len(ETAS) if equal else ETAS,

@@ -1,8 +1,10 @@
 """The fast algorithm against the page beside the paper, over random constants."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from domo import reference
@@ -33,13 +35,16 @@ silos = st.lists(st.integers(0, K - 1), min_size=1, max_size=K, unique=True).map
     steps=st.tuples(*[st.integers(1, 6)] * K),
     omegas=st.tuples(*[st.floats(0.1, 9)] * K),
     participants=st.tuples(*[silos] * len(ETAS)),
+    partial=st.booleans(),
 )
 def test_the_fast_one_is_the_page_beside_the_paper(
-    method: str, hp: Hyperparameters, seed: int, steps, omegas, participants
+    method: str, hp: Hyperparameters, seed: int, steps, omegas, participants, partial: bool
 ) -> None:
     """Every x, m, mbar and d, with unlike P_k and weights, and some silos in each round."""
     gradient = replay.quadratics(K, N, seed)
-    kernel, x0 = make_kernel(method, hp), torch.linspace(-1, 1, N, dtype=torch.float64)
+    assume(hp.prox != 0 or make_kernel(method, replace(hp, prox=1.0)).control != "dyn")
+    kernel = make_kernel(method, hp, partial)
+    x0 = torch.linspace(-1, 1, N, dtype=torch.float64)
     fast = replay.run(
         kernel, x0, gradient, etas=ETAS, steps=steps, participants=participants, omegas=omegas
     )
@@ -47,7 +52,7 @@ def test_the_fast_one_is_the_page_beside_the_paper(
         reference.Round(eta, {k: (omegas[k], steps[k]) for k in present})
         for eta, present in zip(ETAS, participants, strict=True)
     ]
-    servers = reference.train(kernel, x0, rounds, gradient)
+    servers = reference.train(kernel, x0, rounds, gradient, sum(omegas))
     for made, want in ((fast.x, "x"), (fast.m, "m"), (fast.lm, "mbar")):
         expected = torch.stack([getattr(s, want) for s in servers])
         torch.testing.assert_close(torch.stack(made), expected, rtol=1e-9, atol=1e-9)

@@ -18,7 +18,7 @@ MOST_WAYS_BACK = 3
 """A coordinator's state is restored from a backup now and then; each time it has the silo make
 rounds again, with other models. Those of training and those of tests count apart."""
 ENDS = ("FINISHED", "FAILED", "STOPPED")
-BESIDE = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
+BESIDE = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM, VectorId.CONTROL)
 """Vectors that come, or do not come, as the method says."""
 SCALE_TOLERANCE = 1e-9
 """Relative; the mean of equal numbers of steps may round."""
@@ -100,7 +100,7 @@ class Agreed:
         """alpha*h*P_ref of the round before: P_ref is a mean of the silos' steps."""
         kernel, config = self._offer.config.kernel, self._offer.config
         if r == 0 or scale is None:
-            needless = r > 0 and kernel.fusion == "none"
+            needless = r > 0 and not kernel.infers
             if not (needless or (r == 0 and scale is None)):
                 self._refuse(f"gives an inference scale of {scale} in round {r + 1}", "otherwise")
             return
@@ -114,13 +114,17 @@ class Agreed:
     def _check_vectors(self, told: Assignment[Announced]) -> None:
         kernel, r = self._offer.config.kernel, told.round_index
         trains = told.action is Action.TRAIN
-        may = {VectorId.X_PREV: kernel.fusion != "none", VectorId.MEAN_MOMENTUM: kernel.average}
+        may = {
+            VectorId.X_PREV: kernel.infers,
+            VectorId.MEAN_MOMENTUM: kernel.average,
+            VectorId.CONTROL: kernel.tells_control,
+        }
         for vector in BESIDE:
             wanted = trains and r > 0 and may[vector]
             there = vector in told.vectors
             if there and not (trains and may[vector]):
                 self._refuse(f"sends {vector.name} in round {r + 1}", "no such vector")
-            if vector is VectorId.X_PREV and there != wanted:
+            if vector is not VectorId.MEAN_MOMENTUM and there != wanted:
                 missing = "sends" if there else "leaves out"
                 self._refuse(f"{missing} {vector.name} in round {r + 1}", "otherwise")
         if (frozen := told.vectors.get(VectorId.FROZEN)) is not None:

@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.model.flat import byte_view
 from domo.outside.text import Public
 from domo.training.round_data import LocalResult
-from domo.update_format import encode_result
+from domo.update_format import CONTROL, RESIDUAL, encode_result
 from domo_client.loop.heartbeat import Reporter
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.offer import Offer
@@ -54,29 +56,22 @@ class Outbox:
         Returns:
             `ACCEPTED`, `STALE` or `REFUSED`, and a text; None: it is not wanted any more.
         """
-        residuals, dtype = self._state.residuals, offer.config.update_dtype
-        counted = assignment.counted if dtype != "float32" else None
+        config, counted = offer.config, _counted(offer, assignment)
         self.has_unsaved = True
         try:
-            with residuals.reading(offer.run_id, counted) as residual:
-                if counted is not None and residual is None:
-                    text = (
-                        f"error feedback begins anew in round {assignment.round_index + 1}: what "
-                        f"rounding left of the update of round {counted.round_index + 1} is not in "
-                        "this silo's state folder, as after an older copy of it, or of the "
-                        "coordinator's state, was restored"
-                    )
-                    self._reporter.tell(Public(text))
-                left = encode_result(result, residual, dtype)
+            with self._state.kept.reading(offer.run_id, counted) as before:
+                if CONTROL not in config.keeps and counted is not None and not before:
+                    self._begins_anew("error feedback", assignment, counted)
+                kept = encode_result(result, before.get(RESIDUAL), config.update_dtype)
         except (DivergenceError, *SHORT) as error:
             self.has_unsaved = False
             self._reporter.fail(error)
             return REFUSED, str(error)
 
-        def keep_residual(digest: str) -> None:
-            if left is not None:
+        def keep(digest: str) -> None:
+            if kept:
                 update = Counted(assignment.round_index, digest)
-                residuals.save(offer.run_id, update, counted, left)
+                self._state.kept.save(offer.run_id, update, counted, kept)
 
         vectors = [
             (VectorId.UPDATE, result.update),
@@ -95,7 +90,7 @@ class Outbox:
                     data,
                     result.num_steps,
                     result.metrics,
-                    keep_residual,
+                    keep,
                 )
                 break
             except OSError as error:  # a full disk; the update waits in memory
@@ -112,10 +107,36 @@ class Outbox:
     def pending(self, offer: Offer, assignment: Assignment[Announced]) -> PendingUpdate | None:
         """An update of this round that was made before a crash, with what it has left."""
         update = self._state.pending(offer.run_id, assignment.round_index, basis(offer, assignment))
-        if update is None or offer.config.update_dtype == "float32":
+        if update is None or not offer.config.keeps:
             return update
         made = Counted(update.round_index, update.digest)
-        return update if self._state.residuals.has(offer.run_id, made) else None
+        return update if self._state.kept.has(offer.run_id, made) else None
+
+    def control(self, offer: Offer, assignment: Assignment[Announced], n: int) -> Tensor | None:
+        """c_k or h_k of n entries, with which a round begins; None: zeros, or the run has none."""
+        counted = _counted(offer, assignment)
+        trains = assignment.action == "TRAIN"
+        if not trains or CONTROL not in offer.config.keeps or counted is None:
+            return None
+        with self._state.kept.reading(offer.run_id, counted) as before:
+            if before:
+                return before[CONTROL](0, n)
+        so = (
+            ". The corrections of all silos cancel out no more, and the model may end elsewhere: a "
+            "run that counts is begun again"
+        )
+        self._begins_anew(f"what {offer.config.method} keeps", assignment, counted, so)
+        return None
+
+    def _begins_anew(
+        self, what: str, assignment: Assignment[Announced], counted: Counted, so: str = ""
+    ) -> None:
+        text = (
+            f"{what} begins anew in round {assignment.round_index + 1}: what the update of round "
+            f"{counted.round_index + 1} left is not in this silo's state folder, as after an older "
+            f"copy of it, or of the coordinator's state, was restored{so}"
+        )
+        self._reporter.tell(Public(text))
 
     def send_again(self, update: PendingUpdate) -> bool:
         """Send such an update; whether that is all that the round needs."""
@@ -142,10 +163,12 @@ class Outbox:
 
 
 def basis(offer: Offer, assignment: Assignment[Announced]) -> str:
-    """What an update is computed from: digests, of e_k's update too where it has one.
-
-    A float32 run has no e_k.
-    """
-    told = assignment.counted if offer.config.update_dtype != "float32" else None
+    """What an update is computed from: digests, also of the one that left what it begins with."""
+    told = _counted(offer, assignment)
     from_model = f"{offer.config.digest}/{assignment.digests[VectorId.X]}"
     return from_model if told is None else f"{from_model}/{told.digest}"
+
+
+def _counted(offer: Offer, assignment: Assignment[Announced]) -> Counted | None:
+    """The update whose vectors this silo begins the round with, in a run that keeps some."""
+    return assignment.counted if offer.config.keeps else None

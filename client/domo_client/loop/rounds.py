@@ -83,13 +83,12 @@ class Rounds:
 
     def _begin_testing(self) -> None:
         """No model counts as tested."""
-        self._tested = Tested()
-        self._test_failed = -1  # a model whose test has failed once
+        self._tested, self._test_failed = Tested(), -1  # a model whose test has failed once
 
     def run(self) -> Generator[LocalRound, None, Outcome]:
         """Each round, with x_r in the model, until the run ends."""
         self._enroll()
-        self._state.residuals.keep_only(self._offer.run_id)
+        self._state.kept.keep_only(self._offer.run_id)
         while True:
             try:
                 assignment, vectors = self._fetch()
@@ -213,8 +212,7 @@ class Rounds:
             self._flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
             self._own = [assignment.digests[VectorId.FROZEN]]
         if steps and not self._flat.vector.is_cuda:  # a GPU has copies of its own
-            whole = config.kernel.fusion == "pre"
-            spent = [VectorId.X_PREV, *([] if whole else [VectorId.X])]
+            spent = [VectorId.X_PREV, *([VectorId.X] if config.kernel.fusion != "pre" else [])]
             self._connection.data.vectors.spend(spent)
         tested = model_digest(assignment.digests)
         rnd = LocalRound(
@@ -223,6 +221,8 @@ class Rounds:
             vectors[VectorId.X],
             vectors.get(VectorId.X_PREV),
             vectors.get(VectorId.MEAN_MOMENTUM),
+            vectors.get(VectorId.CONTROL),
+            self._outbox.control(self._offer, assignment, self._flat.vector.numel()),
             {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
             on_step=self._stepper(progress),
             on_evaluation=lambda sums: self._report_test(r, tested, sums),

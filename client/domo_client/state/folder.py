@@ -7,7 +7,7 @@ work-of               who it is to the coordinator that it joined last: and of t
 vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
 pending.json, .bin    the newest update, until another is made or its run is over
-residual-*.json, .bin what rounding has left of the newest updates (`domo_client.state.residuals`)
+kept-*.json, .bin     what the newest updates have left (`domo_client.state.kept`)
 """
 
 import json
@@ -32,7 +32,7 @@ from domo.storage.state_folder import lock_folder
 from domo_client.state.download import Part
 from domo_client.state.files import replace, write_over
 from domo_client.state.identity import Identities, authority_of
-from domo_client.state.residuals import Residuals
+from domo_client.state.kept import KeptVectors
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class SiloState:
         if not identity.exists():
             replace(identity, secrets.token_hex(16).encode(), durable=True)
         self.instance_id = identity.read_text(encoding="ascii").strip()
-        self.residuals = Residuals(folder)
+        self.kept = KeptVectors(folder)
 
     def identity(self, address: str, ca: Path | None, moved_from: str = "") -> str:
         """Who this silo is to a coordinator: see `domo_client.state.identity`."""
@@ -125,8 +125,8 @@ class SiloState:
     def note_joined(self, address: str, instance_id: str) -> None:
         """Remember the coordinator that this silo has joined; what is another one's work goes.
 
-        Models, updates and residuals are found again by digests, which the other one has told: a
-        coordinator that named them would be given what was made for somebody else.
+        Models, updates and what those left are found again by digests, which the other one has
+        told: a coordinator that named them would be given what was made for somebody else.
 
         Args:
             address: Where it is.
@@ -150,7 +150,7 @@ class SiloState:
     def _delete_work(self) -> None:
         """Delete all that was made with a coordinator."""
         self.delete_pending()
-        self.residuals.keep_only("")
+        self.kept.keep_only("")
         self.keep_only(())
 
     # vectors

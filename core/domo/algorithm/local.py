@@ -32,8 +32,9 @@ class LocalSGD(torch.optim.SGD):
 
     DOMO is stock `SGD(momentum=mu_l)` after one shift of the weights. DOMO-S is stock momentum SGD
     on the buffer m + beta*m_r with the gradient g + (1 - mu_l)*beta*m_r. A proximal term is weight
-    decay rho and the constant -rho*a in every gradient. d is recovered from where
-    the weights started and ended; nothing is summed per step.
+    decay rho and the constant -rho*a in every gradient; SCAFFOLD's and FedDyn's corrections are
+    constants too. d is recovered from where the weights started and ended; nothing is summed per
+    step.
 
     `step`, `zero_grad` and the first `add_param_group` are written out: torch's own import its
     compiler, `torch._dynamo`, which costs every process seconds and over 100 MB.
@@ -46,6 +47,7 @@ class LocalSGD(torch.optim.SGD):
         num_steps: P of this silo.
         m_r: Server momentum, shape (n,), gradient units; needed by fusion only.
         mbar_r: Mean local momentum at the end of the last round, shape (n,); average rows only.
+        correction: s, shape (n,), gradient units, of `domo.algorithm.control`; only read.
         scratch: A vector like `x` that may be overwritten, to need less memory.
         spend: Whether `m_r` may be, too.
     """
@@ -60,6 +62,7 @@ class LocalSGD(torch.optim.SGD):
         num_steps: int,
         m_r: Tensor | None = None,
         mbar_r: Tensor | None = None,
+        correction: Tensor | None = None,
         scratch: Tensor | None = None,
         spend: bool = False,
     ):
@@ -78,11 +81,11 @@ class LocalSGD(torch.optim.SGD):
             self.m = torch.zeros_like(x) if mbar_r is None else mbar_r.clone()
         self.shift: list[Tensor] | None = None
         self._fused: Tensor | None = None
+        self._correction = correction
         if kernel.fusion == "intra" and m_r is not None:
             if self.m is not None:
                 self.m.add_(m_r * kernel.beta)
             self._fused = torch.mul(m_r, (1 - kernel.mu_l) * kernel.beta, out=self._out)
-            self.shift = self._views(self._fused)
         if self.m is not None:
             for p, buffer in zip(self.params, self._views(self.m), strict=True):
                 self.state[p]["momentum_buffer"] = buffer
@@ -94,14 +97,16 @@ class LocalSGD(torch.optim.SGD):
     def begin(self) -> None:
         """Pre-momentum fusion (line 7, Option I), and remember the bits that we start from."""
         k = self.kernel
-        anchor = self.x * -k.rho if k.rho and k.anchor == "server" else None
+        held = self.x * -k.rho if k.rho and k.anchor == "server" else None
         if k.fusion == "pre" and self.m_r is not None:
             self._scratch = torch.mul(self.m_r, self.h * k.beta * self._counted, out=self._out)
             self.x.sub_(self._scratch)
         self.start = self.x.clone() if self._scratch is None else self._scratch.copy_(self.x)
-        if k.rho:
-            shift = self.start * -k.rho if anchor is None else anchor
-            self.shift = self._views(shift if self._fused is None else shift.add_(self._fused))
+        if k.rho and k.anchor == "start":
+            held = self.start * -k.rho
+        constants = [c for c in (held, self._correction, self._fused) if c is not None]
+        if constants:
+            self.shift = self._views(sum(constants[1:], constants[0]))
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

@@ -33,46 +33,66 @@ def fold_weights(kernel: Kernel, omegas: Sequence[float], steps: Sequence[int]) 
     return [w * p if delta else w for w, p in zip(omegas, steps, strict=True)]
 
 
-class Stepped(NamedTuple):
-    """Some or all entries of x_{r+1}, m_{r+1} and, of an adaptive server, v_{r+1}."""
+class Vectors(NamedTuple):
+    """Some or all entries of what a server keeps from round to round.
+
+    Attributes:
+        x: x_r, server model.
+        m: m_r, server momentum: gradient units, or of an adaptive server and FedDyn's parameter
+            units.
+        v: v_r, second moment of an adaptive server, parameter units squared; None in round 0.
+        c: c_r, control of SCAFFOLD where it travels, gradient units; None in round 0.
+    """
 
     x: Tensor
     m: Tensor
     v: Tensor | None = None
+    c: Tensor | None = None
+
+
+def held_beside(kernel: Kernel) -> list[str]:
+    """Which of `v` and `c` a server keeps from round 1 on."""
+    return [*(["v"] if kernel.adapts else []), *(["c"] if kernel.tells_control else [])]
 
 
 def server_block(
-    kernel: Kernel, x_r: Tensor, m_r: Tensor, v_r: Tensor | None, mean: Tensor, scale: float
-) -> Stepped:
-    """The server step (lines 14, 15) on some entries, or that of an adaptive server.
+    kernel: Kernel, held: Vectors, mean: Tensor, scale: float, share: float
+) -> Vectors:
+    """The server step (lines 14, 15) on some entries, or that of another method's server.
 
     Args:
         kernel: The method's constants.
-        x_r: Server model, shape (b,).
-        m_r: Server momentum, shape (b,): gradient units, or of an adaptive server parameter units.
-        v_r: Its second moment, shape (b,), parameter units squared; None: tau^2, that of round 0.
-        mean: Mean of d_k, shape (b,).
+        held: What it had before, vectors of shape (b,).
+        mean: D, mean of d_k, shape (b,).
         scale: alpha*h*P_ref.
+        share: The round's part of all silos, by their weights.
 
     Returns:
         New tensors.
 
-    Source: Reddi et al., ICLR 2021, Algorithm 2 (FedAdagrad, FedYogi, FedAdam).
+    Source: Karimireddy et al., ICML 2020, Algorithm 1, line 17 (SCAFFOLD's c); Acar et al., ICLR
+    2021, Algorithm 1 (FedDyn); Reddi et al., ICLR 2021, Algorithm 2 (FedAdagrad, FedYogi, FedAdam).
     """
+    c = None
+    if kernel.tells_control:
+        c = mean * share if held.c is None else (mean - held.c).mul_(share).add_(held.c)
     if kernel.server == "momentum":
-        m = (m_r * kernel.mu_s).add_(mean)
-        return Stepped(x_r - m * scale, m)
+        m = (held.m * kernel.mu_s).add_(mean)
+        return Vectors(held.x - m * scale, m, c=c)
     delta = mean * scale
-    m = (m_r * kernel.mu_s).add_(delta * (1 - kernel.mu_s))
+    if kernel.server == "dyn":
+        m = (held.m * kernel.mu_s).add_(delta * share)
+        return Vectors(held.x - delta.add_(m), m)
+    m = (held.m * kernel.mu_s).add_(delta * (1 - kernel.mu_s))
     square = delta * delta
-    v = torch.full_like(x_r, kernel.tau**2) if v_r is None else v_r
+    v = torch.full_like(held.x, kernel.tau**2) if held.v is None else held.v
     if kernel.server == "adam":
         v = (v * kernel.b2).add_(square * (1 - kernel.b2))
     elif kernel.server == "yogi":
         v = v - (square * (1 - kernel.b2)).mul_(torch.sign(v - square))
     else:
         v = v + square
-    return Stepped(x_r - (m * kernel.slr).div_(v.sqrt().add_(kernel.tau)), m, v)
+    return Vectors(held.x - (m * kernel.slr).div_(v.sqrt().add_(kernel.tau)), m, v)
 
 
 def num_non_finite(x: Tensor) -> int:
@@ -86,41 +106,42 @@ def num_non_finite(x: Tensor) -> int:
 @torch.no_grad()
 def server_round(
     kernel: Kernel,
-    x_r: Tensor,
-    m_r: Tensor,
+    held: Vectors,
     updates: Sequence[ReadBlock],
     omegas: Sequence[float],
     steps: Sequence[int],
     h: float,
-    v_r: Tensor | None = None,
-) -> Stepped:
+    share: float = 1.0,
+) -> Vectors:
     """Close a round (lines 14, 15) in memory: fold the updates, step momentum and model.
 
     Args:
         kernel: The method's constants.
-        x_r: Server model, shape (n,).
-        m_r: Server momentum, shape (n,), gradient units.
+        held: x_r, m_r and what else it has, vectors of shape (n,).
         updates: Readers of d_k, in roster order.
         omegas: Raw weights of the participants.
         steps: Their P_k.
         h: Step size eta of this round.
-        v_r: Second moment of an adaptive server, shape (n,); None in round 0.
+        share: The round's part of all silos, by their weights.
 
     Raises:
         DivergenceError: x_{r+1} has non-finite entries.
     """
     scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     weights = fold_weights(kernel, omegas, steps)
-    x, m, bad = torch.empty_like(x_r), torch.empty_like(m_r), 0
-    v = None if kernel.server == "momentum" else torch.empty_like(x_r)
-    for lo, hi in blocks(x_r.numel()):
+    made = Vectors(
+        torch.empty_like(held.x),
+        torch.empty_like(held.m),
+        **{name: torch.empty_like(held.x) for name in held_beside(kernel)},
+    )
+    bad = 0
+    for lo, hi in blocks(held.x.numel()):
         mean = fold(updates, weights, lo, hi)
-        v_block = None if v_r is None else v_r[lo:hi]
-        made = server_block(kernel, x_r[lo:hi], m_r[lo:hi], v_block, mean, scale)
-        x[lo:hi], m[lo:hi] = made.x, made.m
-        if v is not None and made.v is not None:
-            v[lo:hi] = made.v
-        bad += num_non_finite(x[lo:hi])
+        before = Vectors(*(None if t is None else t[lo:hi] for t in held))  # type: ignore[arg-type]
+        for whole, part in zip(made, server_block(kernel, before, mean, scale, share), strict=True):
+            if whole is not None and part is not None:
+                whole[lo:hi] = part
+        bad += num_non_finite(made.x[lo:hi])
     if bad:
         raise DivergenceError(f"the server model would have {bad} non-finite entries", bad)
-    return Stepped(x, m, v)
+    return made

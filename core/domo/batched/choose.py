@@ -6,7 +6,7 @@ a model and a loss: where the updates differ by more than rounding, it is refuse
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,10 +20,11 @@ from domo.model.flat import FlatModel
 from domo.model.layout import BUFFERS
 from domo.ops.words import duration
 from domo.run_config import RunConfig
-from domo.simulated import Held
+from domo.simulating.state import Held
 from domo.simulating.visit import Broadcast, SimulatedSilo, visit
 from domo.tasks.base import Task
 from domo.training.round_data import LocalResult
+from domo.update_format import Kept
 
 FIRST_STEPS, TIMED_STEPS = 2, 8
 """Local steps that are tried: to compare updates, and to measure."""
@@ -92,11 +93,13 @@ def choose(
     state = begin.state
     scale = state.made_by.inference_scale if state.made_by else None
     r = len(begin.history)
-    sent = Broadcast(r, state.x, state.x_prev, state.mbar, state.buffers, scale)
+    sent = Broadcast(r, state.x, state.x_prev, state.mbar, state.c, state.buffers, scale)
     least_s = QUICK_S / total if asked == "exact" else 0.0
     with torch.random.fork_rng([flat.vector.device] if flat.vector.is_cuda else []):
         try:
-            together, pace = _try(config, task, flat, silos, sent, tried, how.dtype, least_s)
+            together, pace = _try(
+                config, task, flat, silos, sent, begin.kept, tried, how.dtype, least_s
+            )
         except CannotBatch as error:
             if asked == "batched":
                 raise ConfigError(str(error)) from error
@@ -124,6 +127,7 @@ def _try(
     flat: FlatModel,
     silos: Sequence[SimulatedSilo],
     sent: Broadcast,
+    kept: Mapping[str, Kept],
     tried: Sequence[SimulatedSilo],
     dtype: torch.dtype | None,
     least_s: float,
@@ -136,7 +140,8 @@ def _try(
     alone = replace(tried[0], evaluation=None)
 
     def one(num_steps: int) -> LocalResult:
-        result = visit(config, task, flat, alone, sent, num_steps, None).result
+        own = kept.get(alone.silo_id, {})
+        result = visit(config, task, flat, alone, sent, num_steps, own).result
         assert result is not None
         return result
 
@@ -152,7 +157,7 @@ def _try(
     names = [s.silo_id for s in tried]
 
     def all_of_them(num_steps: int) -> LocalResult:
-        return together.train(sent, dict.fromkeys(names, num_steps))[names[0]]
+        return together.train(sent, dict.fromkeys(names, num_steps), kept)[names[0]]
 
     try:
         found = all_of_them(min(FIRST_STEPS, most))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from domo.algorithm import LocalSGD, infer_momentum, num_non_finite
+from domo.algorithm import LocalSGD, correction, infer_momentum, num_non_finite, pulled
 from domo.batched.data import Joined, parts_of_round
 from domo.batched.losses import losses
 from domo.batched.stack import Stack
@@ -17,6 +17,7 @@ from domo.tasks.base import Task
 from domo.training.batches import BatchLoader
 from domo.training.round_data import LocalResult
 from domo.training.task_round import autocast
+from domo.update_format import CONTROL, Kept
 
 
 def train(
@@ -26,6 +27,7 @@ def train(
     loaders: Mapping[str, BatchLoader],
     joined: Joined | None,
     sent: Broadcast,
+    kept: Mapping[str, Kept],
     num_steps: int,
     dtype: torch.dtype | None = None,
 ) -> dict[str, LocalResult]:
@@ -38,6 +40,7 @@ def train(
         loaders: Training data of the silos, by name.
         joined: The same data as one dataset, if there is one.
         sent: The round.
+        kept: What silos have kept of their last rounds.
         num_steps: P.
         dtype: Lower precision inside the forward pass.
 
@@ -48,9 +51,13 @@ def train(
         DivergenceError: Non-finite numbers; names the round and the first silo that has them.
     """
     kernel, r = config.kernel, sent.round_index
-    m_r = None
-    if kernel.fusion != "none" and sent.x_prev is not None and sent.inference_scale is not None:
-        m_r = stack.spread(infer_momentum(sent.x_prev, sent.x, sent.inference_scale))
+    inferred = m_r = None
+    if kernel.infers and sent.x_prev is not None and sent.inference_scale is not None:
+        inferred = infer_momentum(sent.x_prev, sent.x, sent.inference_scale)
+        m_r = stack.spread(inferred)
+    told = sent.c if kernel.tells_control else inferred
+    own = [kept.get(name, {}).get(CONTROL) for name in loaders]
+    corrections = [correction(kernel, told, one) for one in own]
     with torch.no_grad():
         stack.vector.copy_(stack.spread(sent.x))
     opt = LocalSGD(
@@ -61,6 +68,7 @@ def train(
         num_steps=num_steps,
         m_r=m_r,
         mbar_r=None if sent.mbar is None else stack.spread(sent.mbar),
+        correction=stack.gather(corrections),
         spend=True,
     )
     with torch.no_grad():
@@ -79,7 +87,10 @@ def train(
         opt.step()
     opt.zero_grad()
     d, momentum = opt.finish()
-    return _results(r, list(loaders), stack, d, momentum, total / num_steps, sent, num_steps)
+    results = _results(r, list(loaders), stack, d, momentum, total / num_steps, sent, num_steps)
+    for result, s in zip(results.values(), corrections, strict=True):
+        result.correction, result.pulled = s, pulled(kernel, config.lr_at(r), num_steps)
+    return results
 
 
 def _results(

@@ -5,6 +5,7 @@ and one local step is the stock step on a vector of K*n entries (`domo.algorithm
 """
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -52,3 +53,12 @@ class Stack:
         """A vector that lies as `vector` does, silo by silo: shape (K, n), on the CPU."""
         parts = torch.split(stacked, [self.num * size for size in self._sizes])
         return torch.cat([part.view(self.num, -1) for part in parts], 1).cpu()
+
+    def gather(self, vectors: Sequence[Tensor | None]) -> Tensor | None:
+        """The reverse of `rows`: vectors of shape (n,), one a silo, None being zeros, or none."""
+        there = [v for v in vectors if v is not None]
+        if not there:
+            return None
+        whole = [torch.zeros_like(there[0]) if v is None else v for v in vectors]
+        parts = torch.split(torch.stack(whole), self._sizes, 1)
+        return torch.cat([part.reshape(-1) for part in parts]).to(self.vector.device)

@@ -14,12 +14,13 @@ from domo.metrics.table import Measured
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.run_config import RunConfig
-from domo.simulated import Computed
+from domo.simulating.state import Computed
 from domo.simulating.visit import Broadcast, SimulatedSilo, Visited, asked, told_of, visit
 from domo.stages.now import in_stage
 from domo.tasks.base import Task
 from domo.training.round_data import LocalResult
 from domo.training.task_errors import task_errors
+from domo.update_format import Kept, encode_result
 
 
 class Together:
@@ -59,22 +60,23 @@ class Together:
         self,
         sent: Broadcast,
         steps: Mapping[str, int],
-        residuals: Mapping[str, Tensor | None],
+        kept: Mapping[str, Kept],
     ) -> Iterator[Visited]:
         """A round at all silos that have something to do in it, in roster order.
 
         Raises:
             DomoError: Of the first silo that fails; names the round and the silo.
         """
-        r, results = sent.round_index, self.train(sent, steps)
+        r, results = sent.round_index, self.train(sent, steps, kept)
         known = None if self._tests is None else self._measure(sent, self._tests)
         for silo in asked(self._config, self._silos, r, steps):
             result = results.get(silo.silo_id)
+            own = {} if result is None else encode_result(result, None, self._config.update_dtype)
             if known is None:
-                tested = visit(self._config, self._task, self._flat, silo, sent, 0, None)
-                yield tested._replace(result=result)
+                tested = visit(self._config, self._task, self._flat, silo, sent, 0, {})
+                yield tested._replace(result=result, kept=own)
             else:
-                yield Visited(silo.silo_id, result, None, *told_of(known.get(silo.silo_id, {})))
+                yield Visited(silo.silo_id, result, own, *told_of(known.get(silo.silo_id, {})))
 
     def _measure(self, sent: Broadcast, tests: Joined) -> Mapping[str, Measured]:
         """The test of x_r, if it is one that is tested."""
@@ -86,7 +88,9 @@ class Together:
                 self._flat.load(section, values)
             return measure(self._flat, tests)
 
-    def train(self, sent: Broadcast, steps: Mapping[str, int]) -> dict[str, LocalResult]:
+    def train(
+        self, sent: Broadcast, steps: Mapping[str, int], kept: Mapping[str, Kept]
+    ) -> dict[str, LocalResult]:
         """The local rounds of all silos that have steps to take.
 
         Raises:
@@ -108,6 +112,7 @@ class Together:
                     loaders,
                     self._joined,
                     sent,
+                    kept,
                     num_steps,
                     self.dtype,
                 )

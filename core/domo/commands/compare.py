@@ -23,7 +23,7 @@ from domo.methods import PAPER_METHODS, canonical_name
 from domo.metrics.names import primary_of
 from domo.ops.words import counted
 from domo.run_config import RunConfig
-from domo.simulated import ModelRecord
+from domo.simulating.state import ModelRecord
 from domo.sweeps.cells import Setting, run_cells, run_one
 from domo.sweeps.engines import processes
 

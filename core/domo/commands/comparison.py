@@ -10,7 +10,7 @@ from domo.commands.simulate import progress, shown
 from domo.errors import ConfigError, TransportError
 from domo.ops.console import console, say
 from domo.ops.words import counted
-from domo.simulated import ModelRecord
+from domo.simulating.state import ModelRecord
 from domo.storage.home import make_results_folder
 from domo.sweeps.cells import Setting
 from domo.sweeps.engines import elsewhere

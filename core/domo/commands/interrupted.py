@@ -1,7 +1,7 @@
 """What Ctrl-C leaves of a simulation: `--resume` ends with the bytes of an undisturbed one."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from domo.errors import ConfigError
 from domo.model.layout import BUFFERS
 from domo.names import GARBLED
 from domo.run_config import RunConfig
-from domo.simulated import Held, ModelRecord, RoundRecord, ServerState
+from domo.simulating.state import Held, ModelRecord, RoundRecord, ServerState
 
 FILE = "interrupted.safetensors"
 PART = "interrupted.json"
@@ -25,10 +25,11 @@ Cell = tuple[str, int]
 
 def save_held(path: Path, held: Held, config: RunConfig, samples: Mapping[str, int]) -> None:
     """Write what the rest of a run depends on; whole or not at all."""
-    tensors = dict(_tensors("state", held.state))
+    tensors = _tensors("state", held.state)
     if held.best is not None:
         tensors |= _tensors("best", held.best)
-    tensors |= {f"residual/{s}": r for s, r in held.residuals.items() if r is not None}
+    for silo_id, own in held.kept.items():
+        tensors |= {f"kept/{name}/{silo_id}": vector for name, vector in own.items()}
     body = {
         "config": config.model_dump(mode="json"),
         "samples": dict(samples),
@@ -36,7 +37,7 @@ def save_held(path: Path, held: Held, config: RunConfig, samples: Mapping[str, i
         "history": [asdict(record) for record in held.history],
         "made_by": _round_json(held.state),
         "best_made_by": None if held.best is None else _round_json(held.best),
-        "residuals": list(held.residuals),
+        "kept": {silo_id: list(own) for silo_id, own in held.kept.items()},
         "mode": held.mode,
     }
     part = path.with_name(path.name + ".part")
@@ -70,7 +71,10 @@ def load_held(path: Path, config: RunConfig, samples: Mapping[str, int]) -> Held
         layout_digest=body["layout"],
         state=_state("state", tensors, body["made_by"]),
         history=tuple(map(record_of, body["history"])),
-        residuals={s: tensors.get(f"residual/{s}") for s in body["residuals"]},
+        kept={
+            s: {name: tensors[f"kept/{name}/{s}"] for name in names}
+            for s, names in body["kept"].items()
+        },
         best=best,
         mode=body.get("mode", "exact"),
     )
@@ -144,12 +148,8 @@ def _round_json(state: ServerState) -> dict[str, Any] | None:
     return None if state.made_by is None else asdict(state.made_by)
 
 
-def _tensors(prefix: str, state: ServerState) -> Iterator[tuple[str, Tensor]]:
-    named = {
-        "x": state.x, "m": state.m, "v": state.v, "mbar": state.mbar, "x_prev": state.x_prev
-    }  # fmt: skip
-    named |= {s.value: state.buffers[s] for s in BUFFERS}
-    yield from ((f"{prefix}/{name}", t) for name, t in named.items() if t is not None)
+def _tensors(prefix: str, state: ServerState) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": vector for name, vector in state.vectors.items()}
 
 
 def _state(
@@ -158,6 +158,5 @@ def _state(
     named = {n.removeprefix(f"{prefix}/"): t for n, t in tensors.items() if n.startswith(prefix)}
     buffers = {s: named[s.value] for s in BUFFERS}
     mbar, x_prev = named.get("mbar"), named.get("x_prev")
-    return ServerState(
-        named["x"], named["m"], buffers, mbar, x_prev, _round(made_by), named.get("v")
-    )
+    made, v, c = _round(made_by), named.get("v"), named.get("c")
+    return ServerState(named["x"], named["m"], buffers, mbar, x_prev, made, v, c)

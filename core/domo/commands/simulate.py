@@ -24,7 +24,8 @@ from domo.model.model_file import save_model
 from domo.ops.console import complain, console, in_words, say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
-from domo.simulated import Held, ModelRecord, SimulationResult
+from domo.simulated import SimulationResult
+from domo.simulating.state import Held, ModelRecord
 from domo.simulating.visit import SimulatedSilo
 from domo.simulation import simulate
 from domo.stages.stopping import stops

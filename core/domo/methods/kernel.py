@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from domo.errors import ConfigError
 from domo.methods.hyperparameters import CONSTANTS, Hyperparameters
 from domo.methods.presets import PRESETS
-from domo.methods.rows import METHODS, Anchor, Fusion, Method, ServerStep, StepNorm
+from domo.methods.rows import METHODS, Anchor, Control, Fusion, Method, ServerStep, StepNorm
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Kernel:
     """A method with its numbers filled in: a constant that is off is 0. Paper letters.
 
     Attributes:
-        mu_s: Server momentum.
+        mu_s: Server momentum; 1 for FedDyn, whose m is a sum.
         mu_l: Local momentum.
         beta: Fusion coefficient; 0 where the method has no fusion.
         alpha: Server learning rate.
@@ -25,10 +25,13 @@ class Kernel:
         lr_scale: Factor on eta (1 except for FedCM).
         rho: Proximal coefficient.
         anchor: Of the proximal term; `server` where there is none.
-        server: What the server does with D; the three below are 0 for `momentum`.
+        server: What the server does with D; the three below are 0 where it is not adaptive.
         slr: Step of an adaptive server, whose alpha is 1.
         b2: Decay of v; 0 for Adagrad, which has none.
         tau: Added to sqrt(v); v_0 is its square.
+        control: Which vector of its own corrects a silo's gradients.
+        tells_control: c_r travels, as two server models do not tell it: not all silos take part in
+            each round, or the server has momentum.
     """
 
     mu_s: float
@@ -46,6 +49,18 @@ class Kernel:
     slr: float = 0.0
     b2: float = 0.0
     tau: float = 0.0
+    control: Control = "none"
+    tells_control: bool = False
+
+    @property
+    def infers(self) -> bool:
+        """Whether silos need x_{r-1}, for the server's last step: m_r, or c_r."""
+        return self.fusion != "none" or (self.control == "scaffold" and not self.tells_control)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the server has a second moment v."""
+        return self.server in ("adam", "yogi", "adagrad")
 
 
 def canonical_name(name: str) -> str:
@@ -77,31 +92,40 @@ def unused_constants(name: str) -> list[str]:
     return [key for key, other in halved.items() if make_kernel(name, other) == kernel]
 
 
-def make_kernel(name: str, hp: Hyperparameters) -> Kernel:
+def make_kernel(name: str, hp: Hyperparameters, partial: bool = False) -> Kernel:
     """Fill a row's switches with numbers.
 
     Args:
         name: A method of `METHODS` or a preset of `PRESETS`, in any case.
         hp: The run's hyperparameters.
+        partial: Whether a round may go without some of the silos.
+
+    Raises:
+        ConfigError: The method divides by a number that is 0.
     """
     name = canonical_name(name)
     row = method_row(name)
     preset = PRESETS.get(name)
     scale = preset.lr_scale(hp) if preset else 1.0
     hp = preset.tie(hp) if preset else hp
-    rho = hp.prox if hp.prox is not None else preset.prox if preset else 0.0
+    usual = preset.prox if preset else row.prox
+    rho = usual if hp.prox is None else hp.prox
+    if row.control == "dyn" and not rho:
+        raise ConfigError(f"{name} needs a prox above 0: it is what its server divides by")
+    mu_s = hp.server_momentum if row.server_momentum else 0.0
+    mu_s = 1.0 if row.server == "dyn" else mu_s
     mu_l = hp.local_momentum if row.local_momentum else 0.0
     beta = hp.fusion_coef if row.fusion != "none" else 0.0
-    adaptive = row.server != "momentum"
+    adaptive = row.server in ("adam", "yogi", "adagrad")
     return Kernel(
-        mu_s=hp.server_momentum if row.server_momentum else 0.0,
+        mu_s=mu_s,
         mu_l=mu_l,
         beta=beta,
         alpha=1.0 if adaptive else hp.server_lr,
         wd=hp.weight_decay,
         fusion=row.fusion if beta else "none",
         average=row.round_end == "average" and mu_l > 0,
-        step_norm=hp.step_norm,
+        step_norm=row.step_norm or hp.step_norm,
         lr_scale=scale,
         rho=rho,
         anchor=preset.anchor if preset and rho else "server",
@@ -109,4 +133,6 @@ def make_kernel(name: str, hp: Hyperparameters) -> Kernel:
         slr=hp.adaptive_lr if adaptive else 0.0,
         b2=hp.adaptive_beta2 if row.server in ("adam", "yogi") else 0.0,
         tau=hp.adaptive_tau if adaptive else 0.0,
+        control=row.control,
+        tells_control=row.control == "scaffold" and (partial or mu_s > 0),
     )

@@ -7,7 +7,8 @@ Fusion = Literal["none", "pre", "intra"]
 RoundEnd = Literal["reset", "average"]
 StepNorm = Literal["per_silo", "delta", "nova"]
 Anchor = Literal["server", "start"]
-ServerStep = Literal["momentum", "adam", "yogi", "adagrad"]
+ServerStep = Literal["momentum", "adam", "yogi", "adagrad", "dyn"]
+Control = Literal["none", "scaffold", "dyn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,13 @@ class Method:
         fusion: Where m_r enters local training: nowhere, before the first step (Option I, DOMO),
             or in every step (Option II, DOMO-S).
         server: What the server makes of the mean update: the paper's momentum, or a step for each
-            coordinate by its own second moment v (FedAdam, FedYogi, FedAdagrad).
+            coordinate by its own second moment v (FedAdam, FedYogi, FedAdagrad), or the sum of all
+            steps before, on top (FedDyn).
+        control: A vector that a silo keeps from round to round and that corrects its gradients:
+            c_k, its own mean gradient, against c_r, that of all (SCAFFOLD); or h_k, how far it
+            has pulled so far (FedDyn).
+        step_norm: What the method needs of it; None: what the run says.
+        prox: rho where none is given.
     """
 
     name: str
@@ -31,6 +38,9 @@ class Method:
     round_end: RoundEnd
     fusion: Fusion
     server: ServerStep = "momentum"
+    control: Control = "none"
+    step_norm: StepNorm | None = None
+    prox: float = 0.0
 
     @property
     def num_vectors(self) -> int:
@@ -56,6 +66,12 @@ METHODS: dict[str, Method] = {
         Method("FedYogi",      True,  False, "reset",   "none",  "yogi"),
         Method("FedAdagrad",   True,  False, "reset",   "none",  "adagrad"),
         Method("DOMO-Adam",    True,  True,  "reset",   "pre",   "adam"),
+        Method("SCAFFOLD",     False, False, "reset",   "none",  "momentum", "scaffold", "nova"),
+        Method("SCAFFOLD-LM-Z", False, True, "reset",   "none",  "momentum", "scaffold", "nova"),
+        Method("DOMO-SCAFFOLD", True, True,  "reset",   "pre",   "momentum", "scaffold", "nova"),
+        Method("FedDyn",       False, False, "reset",   "none",  "dyn",   "dyn", "delta", 0.01),
+        Method("FedDyn-LM-Z",  False, True,  "reset",   "none",  "dyn",   "dyn", "delta", 0.01),
+        Method("DOMO-FedDyn",  False, True,  "reset",   "pre",   "dyn",   "dyn", "delta", 0.01),
     )
 }  # fmt: skip
 PAPER_METHODS = tuple(METHODS)[:8]

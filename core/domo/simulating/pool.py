@@ -27,6 +27,7 @@ from domo.stages import workers
 from domo.stages.now import begin, in_stage
 from domo.tasks.base import Task
 from domo.training.round_data import LocalResult
+from domo.update_format import Kept
 
 JOIN_S = 5.0
 """How long a process may take to end by itself."""
@@ -143,7 +144,7 @@ class Pool:
         sent: Broadcast,
         silos: Sequence[SimulatedSilo],
         steps: Mapping[str, int],
-        residuals: Mapping[str, Tensor | None],
+        kept: Mapping[str, Kept],
     ) -> Iterator[Visited]:
         """A round at some silos, given in roster order.
 
@@ -153,15 +154,14 @@ class Pool:
             DomoError: Of the first silo in that order that fails; as in one process.
         """
         places = {self._places[s.silo_id]: steps.get(s.silo_id, 0) for s in silos}
-        held = {self._places[s]: e for s, e in residuals.items() if e is not None}
-        self._write(sent, {place: held[place] for place in places if place in held})
+        held = {self._places[s]: own for s, own in kept.items()}
+        there = self._write(sent, {place: held[place] for place in places if place in held})
         self._busy = True
         for worker in self._workers:
             own = {p: num for p, num in places.items() if p in worker.places}
-            had = frozenset(held).intersection(own)
+            had = {p: list(held[p]) for p in own if p in held}
             if own:
-                prev = sent.x_prev is not None
-                order = Order(sent.round_index, prev, sent.inference_scale, own, had)
+                order = Order(sent.round_index, there, sent.inference_scale, own, had)
                 with suppress(OSError):  # it is gone: `_collect` finds that out
                     worker.orders.send(order)
         found = self._collect(list(places), sent.round_index)
@@ -172,14 +172,18 @@ class Pool:
             yield self._with_vectors(answer)
         self._busy = False
 
-    def _write(self, sent: Broadcast, residuals: Mapping[int, Tensor]) -> None:
-        for name, vector in (("x", sent.x), ("x_prev", sent.x_prev), ("mbar", sent.mbar)):
-            if vector is not None:
-                self._sent[name].copy_(vector)
+    def _write(self, sent: Broadcast, kept: Mapping[int, Kept]) -> list[str]:
+        """Which vectors there are."""
+        named = {"x": sent.x, "x_prev": sent.x_prev, "mbar": sent.mbar, "c": sent.c}
+        there = {name: vector for name, vector in named.items() if vector is not None}
+        for name, vector in there.items():
+            self._sent[name].copy_(vector)
         for section in BUFFERS:
             self._sent[section.value].copy_(sent.buffers[section])
-        for place, residual in residuals.items():
-            self._back[place]["residual"].copy_(residual)
+        for place, own in kept.items():
+            for name, vector in own.items():
+                self._back[place][name].copy_(vector)
+        return list(there)
 
     def _collect(self, left: list[int], r: int) -> dict[int, Answer]:
         """The answers of all, or of all up to the first that fails."""
@@ -214,7 +218,7 @@ class Pool:
     def _with_vectors(self, answer: Answer) -> Visited:
         """With what lies in the common memory; what is kept beyond the round, as a copy."""
         visited = Visited(
-            self._silos[answer.place].silo_id, None, None, answer.measured, answer.not_finite
+            self._silos[answer.place].silo_id, None, {}, answer.measured, answer.not_finite
         )
         if answer.num_steps is None:
             return visited
@@ -227,9 +231,8 @@ class Pool:
             num_steps=answer.num_steps,
             metrics=answer.metrics,
         )
-        residual = back.get("residual")
-        kept = None if residual is None else residual.clone()
-        return visited._replace(result=result, residual=kept)
+        kept = {name: back[name].clone() for name in self._config.keeps}
+        return visited._replace(result=result, kept=kept)
 
 
 def _context() -> BaseContext:

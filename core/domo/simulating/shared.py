@@ -24,22 +24,23 @@ Spec = Mapping[str, tuple[int, torch.dtype]]
 
 
 def sent_spec(config: RunConfig, layout: Layout) -> Spec:
-    """What goes to all silos in a round: x_r, x_{r-1}, mbar_r, buffers."""
+    """What goes to all silos in a round: x_r, x_{r-1}, mbar_r, c_r, buffers."""
     n = layout.num_params
     spec = {"x": (n, torch.float32), "x_prev": (n, torch.float32)}
     if config.kernel.average:
         spec["mbar"] = (n, torch.float32)
+    if config.kernel.tells_control:
+        spec["c"] = (n, torch.float32)
     return spec | _buffers(layout)
 
 
 def back_spec(config: RunConfig, layout: Layout) -> Spec:
-    """What a silo gives in a round: d_k, m_{k,P}, e_k, buffers."""
+    """What a silo gives in a round: d_k, m_{k,P}, what it keeps, buffers."""
     n, dtype = layout.num_params, torch_dtype(config.update_dtype)
     spec = {"update": (n, dtype)}
     if config.kernel.average:
         spec["momentum"] = (n, dtype)
-    if dtype != torch.float32:
-        spec["residual"] = (n, torch.float32)
+    spec |= dict.fromkeys(config.keeps, (n, torch.float32))
     return spec | _buffers(layout)
 
 

@@ -1,5 +1,6 @@
 """One silo's part in one round of a simulation, in whichever process it is computed."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +20,9 @@ from domo.training.local_round import LocalRound
 from domo.training.round_data import LocalResult, RoundNumbers
 from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
-from domo.update_format import encode_result
+from domo.update_format import CONTROL, RESIDUAL, Kept, encode_result
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Broadcast(NamedTuple):
         x: x_r, shape (n,).
         x_prev: x_{r-1}, shape (n,); None in round 0.
         mbar: mbar_r, shape (n,); average rows only.
+        c: c_r, shape (n,), where it travels; None in round 0.
         buffers: Float and integer buffers.
         inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
     """
@@ -48,6 +52,7 @@ class Broadcast(NamedTuple):
     x: Tensor
     x_prev: Tensor | None
     mbar: Tensor | None
+    c: Tensor | None
     buffers: Mapping[Section, Tensor]
     inference_scale: float | None
 
@@ -58,14 +63,14 @@ class Visited(NamedTuple):
     Attributes:
         silo_id: Whose it is.
         result: The update as it travels; None: it has only tested.
-        residual: e_k', which follows once the update is committed.
+        kept: What the silo keeps of it once the update is committed.
         measured: What it has measured of x_r.
         not_finite: The metrics that are left out, as they are not finite.
     """
 
     silo_id: str
     result: LocalResult | None
-    residual: Tensor | None
+    kept: Kept
     measured: Measured
     not_finite: tuple[str, ...]
 
@@ -85,7 +90,7 @@ def visit(
     silo: SimulatedSilo,
     sent: Broadcast,
     num_steps: int,
-    residual: Tensor | None,
+    kept: Kept,
 ) -> Visited:
     """One round at one silo: the test of x_r, and P_k steps.
 
@@ -96,7 +101,7 @@ def visit(
         silo: The silo.
         sent: The round.
         num_steps: P_k; 0 where it only tests.
-        residual: e_k, shape (n,).
+        kept: What the silo has kept of its last round.
 
     Raises:
         TaskError: The task fails; names the round and the silo.
@@ -115,14 +120,16 @@ def visit(
         kernel=config.kernel,
         inference_scale=sent.inference_scale,
     )
-    rnd = LocalRound(flat, numbers, sent.x, sent.x_prev, sent.mbar, sent.buffers)
+    rnd = LocalRound(
+        flat, numbers, sent.x, sent.x_prev, sent.mbar, sent.c, kept.get(CONTROL), sent.buffers
+    )
     evaluation = silo.evaluation if config.evaluates_at(r) else None
-    where, following = f"round {r + 1}, {silo.silo_id}", None
+    where, following = f"round {r + 1}, {silo.silo_id}", dict[str, Tensor]()
     try:
         with task_errors(where):
             result = run_task_round(task, rnd, silo.train, evaluation)
         if result is not None:
-            following = encode_result(result, residual, config.update_dtype)
+            following = encode_result(result, kept.get(RESIDUAL), config.update_dtype)
     except DivergenceError as error:
         raise DivergenceError(f"{where}: {error}", error.count) from error
     return Visited(silo.silo_id, result, following, *told_of(rnd.evaluation))
@@ -133,6 +140,28 @@ def told_of(measured: Measured) -> tuple[Measured, tuple[str, ...]]:
     told = {k: one for k, one in only_shares(measured)[0].items() if counts(one)}
     others = measured.keys() - told.keys()
     return told, tuple(name for name in others if not is_finite(measured[name]))
+
+
+def gather(
+    visits: Iterable[Visited], r: int
+) -> tuple[dict[str, LocalResult], dict[str, Kept], dict[str, Measured]]:
+    """What all silos give in a round.
+
+    Returns:
+        Updates as they travel, what silos keep once they are committed, and what each
+        silo has measured.
+    """
+    back: dict[str, LocalResult] = {}
+    kept: dict[str, Kept] = {}
+    measured: dict[str, Measured] = {}
+    for one in visits:
+        if one.result is not None:
+            back[one.silo_id], kept[one.silo_id] = one.result, one.kept
+        for name in one.not_finite:
+            log.warning("metric %r of x_%d is not finite at %s", name, r, one.silo_id)
+        if one.measured:
+            measured[one.silo_id] = one.measured
+    return back, kept, measured
 
 
 class Here:
@@ -152,7 +181,7 @@ class Here:
         sent: Broadcast,
         silos: Sequence[SimulatedSilo],
         steps: Mapping[str, int],
-        residuals: Mapping[str, Tensor | None],
+        kept: Mapping[str, Kept],
     ) -> Iterator[Visited]:
         """A round at some silos, in the order given.
 
@@ -160,5 +189,5 @@ class Here:
             DomoError: Of the first silo that fails.
         """
         for silo in silos:
-            num, left = steps.get(silo.silo_id, 0), residuals.get(silo.silo_id)
-            yield visit(self._config, self._task, self._flat, silo, sent, num, left)
+            num, own = steps.get(silo.silo_id, 0), kept.get(silo.silo_id, {})
+            yield visit(self._config, self._task, self._flat, silo, sent, num, own)

@@ -15,11 +15,12 @@ from domo.errors import ConfigError
 from domo.model.flat import FlatModel
 from domo.model.layout import Layout
 from domo.run_config import RunConfig
-from domo.simulated import Computed
 from domo.simulating import share
 from domo.simulating.pool import CannotStart, Pool
+from domo.simulating.state import Computed
 from domo.simulating.visit import Broadcast, Here, SimulatedSilo, Visited, asked
 from domo.tasks.base import Task
+from domo.update_format import Kept
 
 
 class Visits:
@@ -92,7 +93,7 @@ class Visits:
         self,
         sent: Broadcast,
         steps: Mapping[str, int],
-        residuals: Mapping[str, Tensor | None],
+        kept: Mapping[str, Kept],
     ) -> Iterator[Visited]:
         """A round at all silos that have something to do in it, in roster order.
 
@@ -104,11 +105,11 @@ class Visits:
         silos = asked(self._config, self._silos, sent.round_index, steps)
         if self._undecided and steps and silos:
             began = time.perf_counter()
-            yield from self._here.visit(sent, silos[:1], steps, residuals)
+            yield from self._here.visit(sent, silos[:1], steps, kept)
             self._decide(sent, silos, steps, time.perf_counter() - began)
             silos = silos[1:]
         where: Here | Pool = self._here if self._pool is None else self._pool
-        yield from where.visit(sent, silos, steps, residuals)
+        yield from where.visit(sent, silos, steps, kept)
 
     def _decide(
         self,

@@ -30,17 +30,17 @@ class Order(NamedTuple):
 
     Attributes:
         round_index: r.
-        has_prev: Whether there is an x_{r-1}.
+        sent: Which vectors there are: x, and x_prev, mbar, c.
         inference_scale: As in `Broadcast`.
         steps: Place of a silo in the roster -> its P_k; in roster order.
-        has_residual: The places of silos with an e_k.
+        kept: Place of a silo -> what it has kept.
     """
 
     round_index: int
-    has_prev: bool
+    sent: Sequence[str]
     inference_scale: float | None
     steps: dict[int, int]
-    has_residual: frozenset[int]
+    kept: dict[int, list[str]]
 
 
 class Answer(NamedTuple):
@@ -152,23 +152,25 @@ class _Work:
 
     def visit(self, order: Order, place: int) -> Answer:
         """One silo's part; its vectors are left in the common memory."""
-        sent, back = self._sent, self._back[place]
+        back = self._back[place]
+        sent = {name: v for name, v in self._sent.items() if name in order.sent}
         broadcast = Broadcast(
             order.round_index,
             sent["x"],
-            sent["x_prev"] if order.has_prev else None,
+            sent.get("x_prev"),
             sent.get("mbar"),
-            {s: sent[s.value] for s in BUFFERS},
+            sent.get("c"),
+            {s: self._sent[s.value] for s in BUFFERS},
             order.inference_scale,
         )
-        left = back["residual"] if place in order.has_residual else None
+        own = {name: back[name] for name in order.kept.get(place, ())}
         silo, num = self._silos[place], order.steps[place]
-        visited = visit(self._config, self._task, self._flat, silo, broadcast, num, left)
+        visited = visit(self._config, self._task, self._flat, silo, broadcast, num, own)
         answer = Answer(place, measured=visited.measured, not_finite=visited.not_finite)
         if (result := visited.result) is None:
             return answer
-        if visited.residual is not None:
-            back["residual"].copy_(visited.residual)
+        for name, vector in visited.kept.items():
+            back[name].copy_(vector)
         back["update"].copy_(result.update)
         if result.momentum is not None:
             back["momentum"].copy_(result.momentum)

@@ -20,7 +20,7 @@ from domo.batched.how import EXACT, How
 from domo.errors import ConfigError, DivergenceError, DomoError, TransportError
 from domo.inputs.images import ImageSettings
 from domo.run_config import RunConfig
-from domo.simulated import ModelRecord
+from domo.simulating.state import ModelRecord
 from domo.simulating.visit import SimulatedSilo
 from domo.simulation import simulate
 from domo.tasks import load_task

@@ -11,11 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from domo.algorithm import LocalSGD, infer_momentum, infer_momentum_, num_non_finite
+from domo.algorithm import (
+    LocalSGD,
+    correction,
+    infer_momentum,
+    infer_momentum_,
+    num_non_finite,
+    pulled,
+)
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
 from domo.metrics.numbers import numbers_of
 from domo.metrics.table import Measured, Sum, Table, check_measured, check_names, finite_of, more
 from domo.model.flat import FlatModel
+from domo.model.floats import trained_floats
 from domo.model.layout import Section
 from domo.seeds import generator_for, seed_for
 from domo.stages.now import begin, in_stage
@@ -37,8 +45,10 @@ class LocalRound:
         flat: The silo's model; it is overwritten with the vectors below.
         numbers: The round.
         x_r: Server model, shape (n,).
-        x_prev: x_{r-1}, shape (n,); needed by fusion from round 1 on.
+        x_prev: x_{r-1}, shape (n,); needed from round 1 on where the kernel `infers`.
         mbar: Mean local momentum, shape (n,); average rows only.
+        c_r: Server control, shape (n,); where the kernel `tells_control`, from round 1 on.
+        control: c_k or h_k, which the silo has kept, shape (n,); None: none yet.
         buffers: Server values of float and integer buffers.
         on_step: Called before each batch with this round and the steps done; returning False
             abandons the round.
@@ -54,6 +64,8 @@ class LocalRound:
         x_r: Tensor,
         x_prev: Tensor | None = None,
         mbar: Tensor | None = None,
+        c_r: Tensor | None = None,
+        control: Tensor | None = None,
         buffers: Mapping[Section, Tensor] | None = None,
         on_step: Callable[["LocalRound", int], bool] | None = None,
         on_evaluation: Callable[[Measured], None] | None = None,
@@ -77,13 +89,16 @@ class LocalRound:
         device = flat.vector.device
         self._mbar = mbar.to(device, non_blocking=True) if mbar is not None else None
         self._m_r: Tensor | None = None
-        if numbers.kernel.fusion != "none" and x_prev is not None and numbers.num_steps:
+        if numbers.kernel.infers and x_prev is not None and numbers.num_steps:
             scale = numbers.inference_scale
             if scale is None:
                 raise RoundError("x_{r-1} came without its inference scale")
             before = x_prev.to(device, non_blocking=True)
             infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
             self._m_r = infer(before, flat.vector, scale)
+        told = c_r if numbers.kernel.tells_control else self._m_r
+        sides = [None if t is None else t.to(device) for t in (told, control)]
+        self._correction = correction(numbers.kernel, *sides)
         mine = spend and x_r.device == device and numbers.kernel.fusion != "pre"
         self._scratch = x_r if mine else None
         self._opt: LocalSGD | None = None
@@ -157,8 +172,9 @@ class LocalRound:
                 num_steps=max(1, self.num_steps),
                 m_r=self._m_r,
                 mbar_r=self._mbar,
+                correction=self._correction,
                 scratch=self._scratch,
-                spend=True,  # m_r was made here
+                spend=self._correction is not self._m_r,  # m_r was made here
             )
         return self._opt
 
@@ -261,34 +277,19 @@ class LocalRound:
                 "not finite. A smaller local_lr usually mends it.",
                 bad,
             )
-        here, momentum = to_host(update, momentum)
+        here, momentum, s = to_host(update, momentum, self._correction)
         assert here is not None
+        kernel, h = self.numbers.kernel, self.numbers.local_lr
         self._result = LocalResult(
             update=here,
             momentum=momentum,
-            float_buffers=self._float_buffers(),
+            float_buffers=trained_floats(
+                self.flat.layout, self._floats, self.flat.read(Section.FLOAT_BUFFER)
+            ),
             integer_buffers=self.flat.read(Section.INTEGER_BUFFER),
             num_steps=done,
             metrics=dict(self.metrics),
+            correction=s,
+            pulled=pulled(kernel, h, done),
         )
         return self._result
-
-    def _float_buffers(self) -> Tensor:
-        """What the module holds now; a value that is as it came goes back with the same bits.
-
-        Raises:
-            DivergenceError: One that has changed is not finite; names its buffer.
-        """
-        now, before = self.flat.read(Section.FLOAT_BUFFER), self._floats
-        as_it_was = now.view(torch.int32) == before.view(torch.int32)
-        as_it_was |= now.isnan() & before.isnan()  # a GPU has NaN of its own
-        bad = ~(as_it_was | now.isfinite())
-        if bad.any():
-            named = self.flat.layout.split(Section.FLOAT_BUFFER, bad)
-            names = [name for name, where in named.items() if where.any()]
-            raise DivergenceError(
-                f"local training diverged: {int(bad.sum())} entries of the buffer {names[0]} are "
-                "not finite. Look for inputs that are not finite, or try a smaller local_lr",
-                int(bad.sum()),
-            )
-        return torch.where(as_it_was, before, now)

@@ -49,6 +49,8 @@ class LocalResult:
         integer_buffers: Bytes (uint8).
         num_steps: P_k.
         metrics: What the loop logged.
+        correction: s, shape (n,), of `domo.algorithm.control`; stays at the silo.
+        pulled: How much of the update goes into c_k' or h_k'; 0: there is none.
     """
 
     update: Tensor
@@ -57,3 +59,5 @@ class LocalResult:
     integer_buffers: Tensor
     num_steps: int
     metrics: dict[str, float] = field(default_factory=dict)
+    correction: Tensor | None = None
+    pulled: float = 0.0

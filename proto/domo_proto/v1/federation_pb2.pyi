@@ -31,6 +31,7 @@ class VectorId(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FROZEN: _ClassVar[VectorId]
     UPDATE: _ClassVar[VectorId]
     LOCAL_MOMENTUM: _ClassVar[VectorId]
+    CONTROL: _ClassVar[VectorId]
 
 class UploadState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -73,6 +74,7 @@ INTEGER_BUFFERS: VectorId
 FROZEN: VectorId
 UPDATE: VectorId
 LOCAL_MOMENTUM: VectorId
+CONTROL: VectorId
 UPLOAD_UNSPECIFIED: UploadState
 ABSENT: UploadState
 PARTIAL: UploadState

@@ -13,7 +13,9 @@ from pathlib import Path
 from statistics import median
 
 from domo.algorithm import (
+    Vectors,
     fold_weights,
+    held_beside,
     inference_scale,
     num_non_finite,
     reference_steps,
@@ -116,6 +118,7 @@ def sum_round(
     record: RoundRecord,
     spool: Path,
     folder: Path,
+    share: float = 1.0,
     update_dtype: UpdateDtype = "float32",
     layout: Layout | None = None,
 ) -> tuple[Checkpoint, Alignment]:
@@ -130,6 +133,7 @@ def sum_round(
         record: From `make_record`, or from the database.
         spool: Folder of the round's updates.
         folder: The run's checkpoint folder.
+        share: The round's part of all silos of the run, by their weights.
         update_dtype: How d_k and m_{k,P} lie there.
         layout: Of the model; needed where it has integer buffers.
 
@@ -143,11 +147,11 @@ def sum_round(
     scale = inference_scale(kernel, record.local_lr, reference_steps(kernel, omegas, steps))
     r, n = state.round_index + 1, state.num_entries("x")
     sizes = {"x": 4 * n, "m": 4 * n} | ({"mbar": 4 * n} if kernel.average else {})
-    sizes |= {} if kernel.server == "momentum" else {"v": 4 * n}
+    sizes |= dict.fromkeys(held_beside(kernel), 4 * n)
     sizes |= {s.value: state.file.num_bytes(s.value) for s in BUFFERS}
     out = create_file(folder, r, sizes, state.digests["x"])
     read_x, read_m = state.reader("x"), state.reader("m")
-    read_v = state.reader("v") if "v" in state else None
+    beside = {name: state.reader(name) for name in held_beside(kernel) if name in state}
     with (
         ExitStack() as failed,
         ExitStack() as open_files,
@@ -168,8 +172,9 @@ def sum_round(
             readers, products_with = watch(updates, m_r)
             mean = fold(readers, weights, lo, hi)
             products = products_with(mean)
-            v_r = read_v(lo, hi) if read_v else None
-            made = server_block(kernel, read_x(lo, hi), m_r, v_r, mean, scale)
+            others = {name: read(lo, hi) for name, read in beside.items()}
+            held = Vectors(read_x(lo, hi), m_r, **others)
+            made = server_block(kernel, held, mean, scale, share)
             for name, part in made._asdict().items():
                 if part is not None:
                     out.write(name, 4 * lo, part)

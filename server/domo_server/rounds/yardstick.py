@@ -154,7 +154,9 @@ class Yardstick:
         scale = inference_scale(
             config.kernel, config.lr_at(r), reference_steps(config.kernel, omegas, made)
         )
-        # an adaptive server has m in units of the model
+        if config.kernel.server == "dyn":
+            mean *= 2  # Delta and, in m, up to Delta again
+        # other servers have m in units of the model
         norm = mean + (before if config.kernel.server == "momentum" else before / scale)
         step = replace(self._step(model, 1), update=scale)
         return far_steps(steps, accepted, norm, step)

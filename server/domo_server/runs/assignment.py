@@ -13,7 +13,7 @@ from domo_server.runs.roster import Roster
 from domo_server.runs.wire_vector import WireVector
 from domo_server.store.rows import Enrolment, RoundRecord
 
-SKIPPED = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
+SKIPPED = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM, VectorId.CONTROL)
 """Vectors that are not needed to test a model."""
 
 
@@ -44,7 +44,7 @@ class Assignments:
         self._counted: dict[str, Counted] = {}
 
     def count(self, record: RoundRecord) -> None:
-        """A round is closed with these updates: their silos are told, for their residuals."""
+        """A round is closed with these updates: their silos are told, for what they keep."""
         for p in record.participants:
             self._counted[p.silo_id] = Counted(record.round_index, p.digest)
 

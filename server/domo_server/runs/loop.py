@@ -277,14 +277,14 @@ class RunLoop:
         """x_{r+1} and what else follows."""
         run, config = self._run, self._run.config
         spool = run.receiver.folder(run.state.round_index)
-        where = (spool, run.folder / "checkpoints", config.update_dtype, run.model.layout)
+        share = config.share_of([p.silo_id for p in record.participants], run.roster.samples)
+        where = (spool, run.folder / "checkpoints", share, config.update_dtype, run.model.layout)
         return await self._durably(sum_round, config.kernel, run.model.current, record, *where)
 
     def _set(self) -> RoundRecord:
         """The set that the open round is closed with."""
         run, now = self._run, self._run.participants
-        samples = {s: run.roster.enrolled[s].num_samples for s in now.accepted}
-        which = (now.sampled, now.accepted, samples, now.reasons_missing())
+        which = (now.sampled, now.accepted, run.roster.samples, now.reasons_missing())
         made = make_record(run.config, run.state.round_index, *which, now.opened_text)
         closed_by, who = now.closed_by
         return replace(made, closed_by=closed_by, closed_by_silo=who)

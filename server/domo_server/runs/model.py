@@ -68,7 +68,7 @@ class ServedModel:
 
     def follow(self, following: Checkpoint) -> None:
         """Go on with x_{r+1}."""
-        self._previous = self.current if self._kernel.fusion != "none" else None
+        self._previous = self.current if self._kernel.infers else None
         self.current = following
 
     def let_go(self) -> None:
@@ -83,13 +83,15 @@ class ServedModel:
         names = {VectorId.X: "x"}
         if self._kernel.average and "mbar" in x:
             names[VectorId.MEAN_MOMENTUM] = "mbar"
+        if self._kernel.tells_control and "c" in x:
+            names[VectorId.CONTROL] = "c"
         names |= {v: section.value for section, v in BUFFER_IDS.items()}
         vectors = {
             vector_id: WireVector(x.file, name, vector_id, bytes.fromhex(x.digests[name]), True)
             for vector_id, name in names.items()
             if x.file.num_bytes(name)
         }
-        if self._kernel.fusion != "none" and self._previous is not None:
+        if self._kernel.infers and self._previous is not None:
             digest = bytes.fromhex(self._previous.digests["x"])
             vectors[VectorId.X_PREV] = WireVector(
                 self._previous.file, "x", VectorId.X_PREV, digest, False

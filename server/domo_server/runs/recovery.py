@@ -83,7 +83,7 @@ async def _open_files(run: Run, durably: Durable, row: RunRow) -> None:
         prune_checkpoints(checkpoints, row.checkpoint)
     prune_best(checkpoints, row.best_checkpoint)
     previous = None
-    if run.config.kernel.fusion != "none":
+    if run.config.kernel.infers:
         previous = await asyncio.to_thread(load_previous, checkpoints, current, path)
     frozen, digest = await durably(frozen_file, run.folder, path), ""
     if frozen is not None:

@@ -238,7 +238,7 @@ class Run:
         self.changes.assigned()  # the run is there
 
     def count(self, record: RoundRecord) -> None:
-        """A round is closed with these updates: their silos are told, for their residuals."""
+        """A round is closed with these updates: their silos are told, for what they keep."""
         if record.model_digest is not None:
             self.evaluations.model_digests[record.round_index + 1] = record.model_digest
         self._assignments.count(record)

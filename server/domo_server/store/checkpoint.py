@@ -33,7 +33,8 @@ class Checkpoint:
         round_index: r.
         file: x (x_r, shape (n,), float32), m (m_r, gradient units), mbar (mean local momentum,
             where the method averages it, from round 1 on), v (second moment of an adaptive server,
-            from round 1 on), buffers by section.
+            from round 1 on), c (control of SCAFFOLD where it travels, from round 1 on), buffers by
+            section.
         digests: Of each of them, hex xxh3-128.
         inference_scale: alpha*h*P_ref of the round that made x_r; None in round 0.
         x_prev_digest: Of x_{r-1}; None in round 0.

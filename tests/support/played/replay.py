@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 
 from domo import algorithm
-from domo.algorithm import LocalSGD, inference_scale, reference_steps, server_round
+from domo.algorithm import (
+    LocalSGD,
+    Vectors,
+    correction,
+    following,
+    inference_scale,
+    pulled,
+    reference_steps,
+    server_round,
+)
 from domo.fold import ReadBlock, average
 from domo.methods import Kernel
 from domo.training.devices import to_host
@@ -62,7 +71,9 @@ def run(
     out = Trajectory([x0.clone()], [torch.zeros_like(x0)], [torch.zeros_like(x0)])
     mbar: Tensor | None = None
     scale: float | None = None
-    v: Tensor | None = None
+    held = Vectors(out.x[0], out.m[0])
+    own: dict[int, Tensor] = {}  # c_k or h_k
+    all_silos = sum(omegas) if omegas else len(steps)
     for r, h in enumerate(etas):
         x_r = out.x[r]
         m_r = None
@@ -78,7 +89,11 @@ def run(
         for k in present:
             w = x_r.to(device, copy=True)
             params = pieces(w)
-            opt = LocalSGD(kernel, w, params, h=h, num_steps=steps[k], m_r=m_r, mbar_r=mbar_r)
+            told = held.c if kernel.tells_control else m_r
+            s = correction(kernel, told, own.get(k))
+            opt = LocalSGD(
+                kernel, w, params, h=h, num_steps=steps[k], m_r=m_r, mbar_r=mbar_r, correction=s
+            )
             in_buffer = opt.m_r * kernel.beta if kernel.fusion == "intra" and m_r is not None else 0
             opt.begin()
             out.local_x[r][k] = [w.clone().cpu()]
@@ -94,12 +109,15 @@ def run(
                 if opt.m is not None:
                     out.local_m[r][k].append((opt.m - in_buffer).cpu())
             out.d[r][k], momenta[k] = to_host(*opt.finish())
+            if (part := pulled(kernel, h, steps[k])) != 0:
+                own[k] = following(s, out.d[r][k], part)
         reads = [reader(out.d[r][k]) for k in present]
-        x, m, v = server_round(kernel, x_r, out.m[r], reads, weights, counts, h, v)
+        share = sum(weights) / all_silos
+        held = server_round(kernel, held, reads, weights, counts, h, share)
         if kernel.average:
             mbar = average([reader(momenta[k]) for k in present], weights, x0.numel())
-        out.x.append(x)
-        out.m.append(m)
+        out.x.append(held.x)
+        out.m.append(held.m)
         out.lm.append(mbar if mbar is not None else torch.zeros_like(x0))
         out.p_ref.append(reference_steps(kernel, weights, counts))
         scale = inference_scale(kernel, h, out.p_ref[r])

@@ -321,13 +321,16 @@ def test_a_diverged_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel: Kernel = make_kernel("FedAvg", HALF)
     bad = torch.tensor([float("nan"), 0.0, float("inf")])
     with pytest.raises(DivergenceError, match="would have 2 non-finite entries") as caught:
-        algorithm.server_round(kernel, X0, X0, [replay.reader(bad)], [1.0], [1], 0.5)
+        algorithm.server_round(
+            kernel, algorithm.Vectors(X0, X0), [replay.reader(bad)], [1.0], [1], 0.5
+        )
     assert caught.value.count == 2
 
 
 def test_server_round_leaves_its_arguments_alone() -> None:
     x, m, d = X0.clone(), torch.ones(3), A.clone()
-    algorithm.server_round(make_kernel("DOMO", HALF), x, m, [replay.reader(d)], [2.0], [2], 0.5)
+    held = algorithm.Vectors(x, m)
+    algorithm.server_round(make_kernel("DOMO", HALF), held, [replay.reader(d)], [2.0], [2], 0.5)
     assert torch.equal(x, X0)
     assert torch.equal(m, torch.ones(3))
     assert torch.equal(d, A)

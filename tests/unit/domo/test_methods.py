@@ -36,8 +36,14 @@ def test_the_table_is_the_paper_s() -> None:
         "FedYogi": (True, False, "reset", "none", 1),
         "FedAdagrad": (True, False, "reset", "none", 1),
         "DOMO-Adam": (True, True, "reset", "pre", 1),
+        "SCAFFOLD": (False, False, "reset", "none", 1),
+        "SCAFFOLD-LM-Z": (False, True, "reset", "none", 1),
+        "DOMO-SCAFFOLD": (True, True, "reset", "pre", 1),
+        "FedDyn": (False, False, "reset", "none", 1),
+        "FedDyn-LM-Z": (False, True, "reset", "none", 1),
+        "DOMO-FedDyn": (False, True, "reset", "pre", 1),
     }
-    later = {m.name for m in METHODS.values() if m.server != "momentum"}
+    later = {n for n, m in METHODS.items() if m.server != "momentum" or m.control != "none"}
     assert set(METHODS) - set(PAPER_METHODS) == {"DOMO-avg", "DOMO-S-avg"} | later
     assert all(name == m.name for name, m in METHODS.items())
 
@@ -45,15 +51,21 @@ def test_the_table_is_the_paper_s() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_kernel_has_the_constants_of_its_row(name: str) -> None:
     row, k = METHODS[name], make_kernel(name, HP)
-    assert k.mu_s == (0.9 if row.server_momentum else 0)
+    dyn = row.server == "dyn"
+    assert k.mu_s == (1 if dyn else 0.9 if row.server_momentum else 0)
     assert k.mu_l == (0.6 if row.local_momentum else 0)
     assert k.beta == (0.7 if row.fusion != "none" else 0)
     assert k.fusion == row.fusion
     assert k.average == (row.round_end == "average")
-    adaptive = row.server != "momentum"
+    adaptive = row.server in ("adam", "yogi", "adagrad")
+    assert k.adapts == adaptive
+    assert (k.control, k.rho) == (row.control, 0.01 if dyn else 0)
+    assert k.tells_control == (name == "DOMO-SCAFFOLD")
+    assert make_kernel(name, HP, partial=True).tells_control == ("SCAFFOLD" in name)
     assert (k.alpha, k.slr, k.tau) == ((1.0, 0.06, 1e-3) if adaptive else (0.8, 0.0, 0.0))
     assert k.b2 == (0.99 if row.server in ("adam", "yogi") else 0)
-    assert (k.wd, k.step_norm, k.lr_scale) == (0.01, "per_silo", 1.0)
+    norm = {"scaffold": "nova", "dyn": "delta", "none": "per_silo"}[row.control]
+    assert (k.wd, k.step_norm, k.lr_scale) == (0.01, norm, 1.0)
 
 
 def test_a_term_that_is_off_leaves_no_trace() -> None:
@@ -121,3 +133,17 @@ def test_hyperparameters_are_checked(field: str, value: object, text: str) -> No
 def test_the_bounds_themselves_are_fine() -> None:
     hp = Hyperparameters(0.0, 0.0, 0.0, 1e-6, 0.0, "delta")
     assert make_kernel("DOMO", hp).step_norm == "delta"
+
+
+def test_silos_need_the_model_before_for_what_two_models_tell() -> None:
+    assert make_kernel("DOMO", HP).infers
+    assert make_kernel("SCAFFOLD", HP).infers
+    assert not make_kernel("SCAFFOLD", HP, partial=True).infers
+    assert not make_kernel("FedDyn", HP).infers
+    assert make_kernel("DOMO-FedDyn", HP).infers
+    assert make_kernel("DOMO-SCAFFOLD", HP).infers, "for fusion; c_r travels beside it"
+
+
+def test_feddyn_divides_by_its_coefficient() -> None:
+    with pytest.raises(ConfigError, match="FedDyn-LM-Z needs a prox above 0"):
+        make_kernel("FedDyn-LM-Z", replace(HP, prox=0.0))

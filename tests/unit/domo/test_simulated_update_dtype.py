@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from domo.algorithm import inference_scale, reference_steps, server_round
+from domo.algorithm import Vectors, inference_scale, reference_steps, server_round
 from domo.commands.compare import Setting
 from domo.commands.replay import replay_run
 from domo.errors import DivergenceError, ReplayError
@@ -76,7 +76,7 @@ def written_out(c: RunConfig, rule: str = "committed") -> tuple[Tensor, Tensor, 
                 steps.append(numbers.num_steps)
         reads = [replay.reader(q) for q in sent]
         x_prev, h = x, c.lr_at(r)
-        x, m, _ = server_round(kernel, x, m, reads, omegas, steps, h)
+        x, m, *_ = server_round(kernel, Vectors(x, m), reads, omegas, steps, h)
         if kernel.average:
             mbar = average([replay.reader(u) for u in momenta], omegas, x.numel())
         scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))

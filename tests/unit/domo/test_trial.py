@@ -9,7 +9,8 @@ from torch import nn
 
 import domo
 from domo.history.records import RunFacts
-from domo.simulated import ModelRecord, RoundRecord, history_of
+from domo.simulated import history_of
+from domo.simulating.state import ModelRecord, RoundRecord
 from domo.trial import laid_over
 
 

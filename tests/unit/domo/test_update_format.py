@@ -205,12 +205,12 @@ def test_a_result_is_encoded_as_its_vectors_are(averages: bool) -> None:
     d, m, e = spread(12, 50), spread(13, 50), 0.01 * spread(14, 50)
     buffers, counts = torch.randn(3), torch.tensor([1, 2], dtype=torch.uint8)
     result = LocalResult(d.clone(), m.clone() if averages else None, buffers, counts, 4)
-    left = encode_result(result, e, "bfloat16")
+    kept = encode_result(result, e, "bfloat16")
     q, want = encode(d, e, "bfloat16")
-    assert left is not None
+    assert list(kept) == ["residual"]
     assert want is not None
     assert same_bytes(result.update, q)
-    assert same_bytes(left, want)
+    assert same_bytes(kept["residual"], want)
     if averages:
         assert result.momentum is not None
         assert same_bytes(result.momentum, m.bfloat16())
@@ -220,3 +220,17 @@ def test_a_result_is_encoded_as_its_vectors_are(averages: bool) -> None:
     assert result.integer_buffers is counts
     with pytest.raises(ValueError, match="float32"):
         encode_result(result, e, "bfloat16")
+
+
+@pytest.mark.parametrize("update_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("corrected", [True, False])
+def test_what_corrects_gradients_follows_from_what_is_sent(
+    update_dtype: UpdateDtype, corrected: bool
+) -> None:
+    d, s = spread(12, 50), spread(13, 50) if corrected else None
+    result = LocalResult(d.clone(), None, torch.empty(0), torch.empty(0, dtype=torch.uint8), 4)
+    result.correction, result.pulled = s, 0.25
+    kept = encode_result(result, None, update_dtype)
+    expected = result.update.float() * 0.25
+    assert same_bytes(kept["control"], expected if s is None else expected - s)
+    assert ("residual" in kept) == (update_dtype != "float32")

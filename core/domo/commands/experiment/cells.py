@@ -16,7 +16,8 @@ from domo.errors import ConfigError, DivergenceError
 from domo.experiments.recipe import Cell
 from domo.experiments.records import AUTO, EXACT, Record, record_name
 from domo.ops.command_app import version
-from domo.simulated import Held, ModelRecord, SimulationResult
+from domo.simulated import SimulationResult
+from domo.simulating.state import Held, ModelRecord
 from domo.simulation import simulate
 from domo.sweeps.cells import Setting, run_cells
 from domo.sweeps.engines import processes

@@ -19,7 +19,7 @@ from domo.experiments.records import CELLS, EXACT, Record, begin, record_name, s
 from domo.experiments.results import Results, load_results
 from domo.ops.console import complain, console, say
 from domo.ops.words import counted, duration, typed
-from domo.simulated import ModelRecord
+from domo.simulating.state import ModelRecord
 from domo.stages.stopping import stops
 from domo.storage.home import make_results_folder
 from domo.sweeps.cells import Setting

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from domo.commands import compare, comparison, interrupted
 from domo.commands import simulate as simulate_command
 from domo.commands.main import app
-from domo.simulated import ModelRecord
 from domo.simulating import visit
+from domo.simulating.state import ModelRecord
 from domo.training.local_round import LocalRound
 
 QUICK = ("--rounds", "6", "--local-steps", "2", "--silos", "3")

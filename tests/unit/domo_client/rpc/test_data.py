@@ -150,7 +150,7 @@ WHERE = "the coordinator's header of round 7"
             [header(vector(), counted_round=5, counted_digest=b"x")],
             "of 1 bytes for the update that",
         ),
-        ([header(vector(id=9))], f"{WHERE} has a vector of id 9"),
+        ([header(vector(id=99))], f"{WHERE} has a vector of id 99"),
         ([header(vector(id=pb.UPDATE))], f"{WHERE} has a vector of id 7"),
         ([header(vector(), vector())], f"{WHERE} has X twice"),
         ([header(vector(num_bytes=1 << 60))], f"says {1 << 60} bytes of X; the model has 16"),

@@ -48,23 +48,23 @@ def test_a_folder_that_becomes_another_silos_has_nothing_of_the_first_to_send(
     """As a machine that was copied and then got a name of its own."""
     made = [(7, memoryview(b"abcd"))]
     state.save_pending("1-r", 0, "basis", made, 1, {})
-    state.residuals.save("1-r", Counted(0, "u"), None, torch.ones(3))
+    state.kept.save("1-r", Counted(0, "u"), None, {"residual": torch.ones(3)})
     for name in ("site-a", "site-a"):  # the first is not known of a folder of an older version
         state.use_as(name)
         assert state.pending("1-r", 0, "basis") is not None
-        assert state.residuals.has("1-r", Counted(0, "u"))
+        assert state.kept.has("1-r", Counted(0, "u"))
     assert not caplog.records
     state.use_as("site-b")
     assert "was the folder of 'site-a'" in caplog.text
     assert state.pending("1-r", 0, "basis") is None
-    assert not state.residuals.has("1-r", Counted(0, "u"))
+    assert not state.kept.has("1-r", Counted(0, "u"))
 
 
 def test_what_was_made_with_another_coordinator_is_not_kept_for_the_next(state: SiloState) -> None:
     made = [(7, memoryview(b"abcd"))]
     state.note_joined("a:1", "who-to-a")
     state.save_pending("1-r", 0, "basis", made, 1, {})
-    state.residuals.save("1-r", Counted(0, "u"), None, torch.ones(3))
+    state.kept.save("1-r", Counted(0, "u"), None, {"residual": torch.ones(3)})
     held = put(state, torch.ones(4))
     for address in ("a:1", "moved:2"):
         state.note_joined(address, "who-to-a")
@@ -73,7 +73,7 @@ def test_what_was_made_with_another_coordinator_is_not_kept_for_the_next(state: 
     state.note_joined("b:1", "who-to-b")
     assert state.pending("1-r", 0, "basis") is None
     assert not state.pending_path.exists()
-    assert not state.residuals.has("1-r", Counted(0, "u"))
+    assert not state.kept.has("1-r", Counted(0, "u"))
     assert not state.held()
 
 
