@@ -141,6 +141,9 @@ def train(
         if kernel.server == "momentum":
             m = kernel.mu_s * m + whole  # line 14
             x = x - scale * m  # line 15
+        elif kernel.server == "exp":
+            m, squares = whole, mean({k: (v**2).sum() for k, v in d.items()}, weights)
+            x = x - scale * max(1.0, float(squares / (2 * (whole**2).sum()))) * whole
         elif kernel.server == "dyn":
             m = m + share * scale * whole
             x = x - scale * whole - m

@@ -23,7 +23,15 @@ from pydantic import (
 from domo.errors import ConfigError
 from domo.inputs.images import ImageSettings
 from domo.meaning.value import MAX_BYTES, MAX_CLASSES, ClassName, no_name_twice
-from domo.methods import Hyperparameters, Kernel, StepNorm, canonical_name, make_kernel
+from domo.methods import (
+    Hyperparameters,
+    Kernel,
+    RoundEnd,
+    StepNorm,
+    canonical_name,
+    make_kernel,
+    state_sizes,
+)
 from domo.metrics.names import MOST_NAME, Better, direction, is_metric_name
 from domo.names import MOST_TASK, MOST_TITLE, NAME, TASK, is_task, plain
 
@@ -39,9 +47,15 @@ MOST_EPOCHS = 1e6
 Positive = Annotated[float, Field(gt=0, le=MOST_FACTOR, allow_inf_nan=False)]
 Epochs = Annotated[float, Field(gt=0, le=MOST_EPOCHS, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_TIME_S, allow_inf_nan=False)]
+OptimizerName = Annotated[str, Field(pattern=r"^[A-Za-z]{1,64}$")]
+OptimizerKey = Annotated[str, Field(pattern=r"^[a-z_]{1,64}$")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+OptimizerValue = bool | int | Finite | str | tuple[Finite, ...] | None
 SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
 MOST_EVALUATORS = 1000
+MOST_ARGS = 32
+"""Arguments of a local optimizer; none has as many."""
 MAX_LICENCE, MAX_STATEMENT = 200, 4000
 """Characters of what is said for the card."""
 
@@ -111,6 +125,14 @@ class RunConfig(BaseModel):
     """Factor on eta at each milestone."""
     lr_milestones: tuple[float, ...] = ()
     """Fractions of num_rounds at which eta decays, such as [0.6, 0.8]."""
+    lr_schedule: Literal["milestones", "cosine", "linear"] = "milestones"
+    """How eta falls: at the milestones, or from warm-up to the end along a cosine or a line."""
+    lr_floor: float = Field(0.0, ge=0, le=1)
+    """Where a cosine or a line ends, as a fraction of local_lr."""
+    lr_warmup: float = Field(0.0, ge=0, le=1_000_000)
+    """Rounds in which eta grows to local_lr."""
+    lr_by: Literal["round", "step"] = "round"
+    """Whether eta stays for a round, or goes on within it from local step to local step."""
     local_lrs: tuple[Positive, ...] | None = None
     """Explicit eta for each round."""
 
@@ -150,6 +172,19 @@ class RunConfig(BaseModel):
     """How long the server of FedAdam and FedYogi remembers the squares of updates."""
     adaptive_tau: Positive = 1e-3
     """What is added to their root, in units of the parameters: smaller is more adaptive."""
+    local_optimizer: OptimizerName = "SGD"
+    """What takes the local steps: SGD, or another class of `torch.optim`, such as AdamW or Muon,
+    with momentum of its own."""
+    local_optimizer_args: (
+        Annotated[dict[OptimizerKey, OptimizerValue], Field(max_length=MOST_ARGS)] | None
+    ) = None
+    """Its own arguments, such as betas = [0.9, 0.95]; its step size is local_lr, its weight decay
+    weight_decay."""
+    local_state: RoundEnd | None = None
+    """What becomes of its state when a round ends: reset, average (SGD), or keep; by default what
+    the method says, which is reset for all others than SGD."""
+    clip_norm: Positive | None = None
+    """The largest norm of a gradient; longer ones are scaled down."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
     """omega_k: 1, the number of samples, or a number for each silo."""
 
@@ -305,6 +340,24 @@ class RunConfig(BaseModel):
             "lr_milestones",
             "lr_milestones are fractions of num_rounds, in (0, 1]",
         )
+        plain_lrs = (
+            self.lr_schedule == "milestones" and not self.lr_warmup and self.lr_by == "round"
+        )
+        need(
+            self.local_lrs is None or plain_lrs,
+            "local_lrs",
+            "give local_lrs, or lr_schedule, lr_warmup and lr_by, not both",
+        )
+        need(
+            not self.lr_milestones or self.lr_schedule == "milestones",
+            "lr_milestones",
+            f"lr_schedule is {self.lr_schedule}, which has no lr_milestones",
+        )
+        need(
+            self.lr_warmup <= self.num_rounds,
+            "lr_warmup",
+            f"lr_warmup = {self.lr_warmup:g} rounds is more than the {self.num_rounds} of the run",
+        )
         for entry in self.local_steps_list or ():
             steps = entry.values() if isinstance(entry, dict) else [entry]
             need(
@@ -313,6 +366,7 @@ class RunConfig(BaseModel):
                 f"local_steps_list has a number below 1, or above {MOST_STEPS}",
             )
         self._check_primary(need)
+        self._check_kernel()
         if self.roster:
             named = set(self.required_silos) | {s for p in self.participants or () for s in p}
             unknown = sorted(named - set(self.roster))
@@ -328,6 +382,23 @@ class RunConfig(BaseModel):
             'on_missing = "fail" needs round_deadline_s',
         )
         return self
+
+    def _check_kernel(self) -> None:
+        try:
+            kernel = self.kernel
+            if kernel.optimizer == "SGD" and self.local_optimizer_args:
+                raise ConfigError(
+                    "SGD has no local_optimizer_args: its settings are local_lr, local_momentum "
+                    "and weight_decay"
+                )
+            if kernel.optimizer != "SGD":
+                from domo.algorithm.inner import check_optimizer
+
+                check_optimizer(kernel)
+        except ConfigError as error:
+            key = "local_optimizer" if self.local_optimizer != "SGD" else "prox"
+            key = "local_optimizer_args" if "local_optimizer_args" in str(error) else key
+            raise _BrokenRuleError(key, str(error)) from None
 
     def _check_primary(self, need: Callable[[bool, str, str], None]) -> None:
         name = self.primary_metric
@@ -383,6 +454,10 @@ class RunConfig(BaseModel):
             adaptive_lr=self.adaptive_lr,
             adaptive_beta2=self.adaptive_beta2,
             adaptive_tau=self.adaptive_tau,
+            local_optimizer=self.local_optimizer,
+            local_optimizer_args=tuple(sorted((self.local_optimizer_args or {}).items())),
+            local_state=self.local_state,
+            clip_norm=self.clip_norm,
         )
 
     @property
@@ -392,11 +467,21 @@ class RunConfig(BaseModel):
         partial = some or self.on_missing == "proceed"
         return make_kernel(self.method, self.hyperparameters, partial)
 
+    def kept_sizes(self, n: int) -> dict[str, int]:
+        """What a silo keeps from one of its rounds to the next: names and entries of vectors.
+
+        Args:
+            n: Parameters of the model.
+        """
+        kernel, sizes = self.kernel, dict[str, int]()
+        sizes |= {"residual": n} if self.update_dtype != "float32" else {}
+        sizes |= {"control": n} if kernel.control != "none" else {}
+        return sizes | (state_sizes(kernel.optimizer, n) if kernel.round_end == "keep" else {})
+
     @property
-    def keeps(self) -> tuple[str, ...]:
-        """Vectors of the model's size that a silo keeps from one of its rounds to the next."""
-        kept = ["residual"] if self.update_dtype != "float32" else []
-        return (*kept, *(["control"] if self.kernel.control != "none" else []))
+    def keeps(self) -> frozenset[str]:
+        """Names of what a silo keeps from one of its rounds to the next."""
+        return frozenset(self.kept_sizes(0))
 
     @property
     def expected_silos(self) -> int:
@@ -413,9 +498,31 @@ class RunConfig(BaseModel):
         """eta_r."""
         if self.local_lrs is not None:
             return self.local_lrs[round_index]
-        ends = (round(m * self.num_rounds, 9) for m in self.lr_milestones)
-        passed = sum(round_index >= end for end in ends)
-        return self.local_lr * self.lr_decay**passed
+        return self.local_lr * self._lr_share(round_index + (0.5 if self.lr_by == "step" else 0.0))
+
+    def lr_factor(self, round_index: int, num_steps: int) -> Callable[[int], float] | None:
+        """How eta_r goes within a round: local step p -> factor, about 1 on average; or it stays.
+
+        Args:
+            round_index: r.
+            num_steps: P.
+        """
+        if self.lr_by == "round" or self.local_lrs is not None:
+            return None
+        middle = self._lr_share(round_index + 0.5)
+        return lambda p: self._lr_share(round_index + (p + 0.5) / num_steps) / middle
+
+    def _lr_share(self, at: float) -> float:
+        """Eta after so many rounds, over local_lr."""
+        warm = 1.0
+        if at < self.lr_warmup:
+            warm = min(1.0, (at if self.lr_by == "step" else at + 1) / self.lr_warmup)
+        if self.lr_schedule == "milestones":
+            ends = (round(m * self.num_rounds, 9) for m in self.lr_milestones)
+            return warm * self.lr_decay ** sum(at >= end for end in ends)
+        gone = max(0.0, at - self.lr_warmup) / max(1e-9, self.num_rounds - self.lr_warmup)
+        left = 1 - gone if self.lr_schedule == "linear" else (1 + math.cos(math.pi * gone)) / 2
+        return warm * (self.lr_floor + (1 - self.lr_floor) * left)
 
     def steps_at(self, round_index: int, silo_id: str, num_samples: int) -> int:
         """P of a silo in a round.

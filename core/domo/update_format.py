@@ -16,8 +16,6 @@ Silos and simulation call the same functions. All of them work entry by entry, s
 cut into blocks anywhere.
 """
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -25,7 +23,7 @@ from domo.algorithm import following, num_non_finite
 from domo.errors import DivergenceError
 from domo.fold import ReadBlock, blocks
 from domo.run_config import UpdateDtype
-from domo.training.round_data import LocalResult
+from domo.training.round_data import CONTROL, RESIDUAL, LocalResult
 
 
 def torch_dtype(update_dtype: UpdateDtype) -> torch.dtype:
@@ -36,12 +34,6 @@ def torch_dtype(update_dtype: UpdateDtype) -> torch.dtype:
 def itemsize(update_dtype: UpdateDtype) -> int:
     """Bytes of an entry on the wire: 4 or 2."""
     return torch_dtype(update_dtype).itemsize
-
-
-RESIDUAL, CONTROL = "residual", "control"
-"""Names of what a silo keeps: e_k, and c_k or h_k."""
-Kept = Mapping[str, Tensor]
-"""Vectors of the model's size that a silo keeps, by name; they follow the update that left them."""
 
 
 def encode_result(
@@ -55,7 +47,8 @@ def encode_result(
         update_dtype: How they travel.
 
     Returns:
-        What the silo keeps: e_k', as of `encode`, and c_k' or h_k', where the run has them.
+        What the silo keeps: e_k', as of `encode`, c_k' or h_k', and the state of its optimizer,
+        where the run has them.
 
     Raises:
         DivergenceError: Something is not finite.
@@ -67,7 +60,7 @@ def encode_result(
     if result.pulled:
         kept[CONTROL] = following(result.correction, result.update, result.pulled)
         result.correction = None
-    return kept
+    return kept | result.state
 
 
 @torch.no_grad()

@@ -36,6 +36,17 @@ ROUNDED: list[dict[str, Any]] = [
         *itertools.product(("SCAFFOLD", "DOMO-SCAFFOLD", "FedDyn-LM-Z"), ("float32", "bfloat16")),
     )
 ]
+INSIDE: list[dict[str, Any]] = [
+    {**COMMON, "name": f"inside-{i}", "num_rounds": 4, "participation": 3, **run}
+    for i, run in enumerate(
+        (
+            {"method": "DiLoCo", "local_lr": 1e-3, "lr_schedule": "cosine", "lr_by": "step"},
+            {"method": "DOMO", "local_optimizer": "Muon", "local_state": "keep"},
+            {"method": "FedDyn", "local_optimizer": "RMSprop", "local_lr": 1e-3, "clip_norm": 1.0},
+            {"method": "DOMO-S", "local_state": "keep", "lr_by": "step", "lr_warmup": 1.5},
+        )
+    )
+]
 
 
 def assert_same(final: dict[str, torch.Tensor], config: RunConfig, silos, task) -> None:
@@ -49,11 +60,11 @@ def assert_same(final: dict[str, torch.Tensor], config: RunConfig, silos, task) 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    """Four silos through the command line, and all runs of `PLAIN` and `ROUNDED`, in turn."""
+    """Four silos through the command line, and all runs of the three lists, in turn."""
     folder = tmp_path_factory.mktemp("four")
     runs = "".join(
         "[[runs]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in run.items())
-        for run in [*PLAIN, *ROUNDED]
+        for run in [*PLAIN, *ROUNDED, *INSIDE]
     )
     with federation(folder) as fed:
         fed.start_server(runs, "--exit-when-done")
@@ -81,6 +92,13 @@ def test_what_silos_keep_ends_with_the_bytes_of_the_simulation(ended: Federation
     rounds = [config.participants_at(r, NAMES) for r in range(5)]
     assert any(a != b for a, b in itertools.pairwise(rounds)), "nobody ever sits a round out"
     assert_all_same(ended, ROUNDED, len(PLAIN) + 1)
+
+
+@pytest.mark.timeout(300)
+def test_other_optimizers_and_schedules_end_with_the_bytes_of_the_simulation(
+    ended: Federation,
+) -> None:
+    assert_all_same(ended, INSIDE, len(PLAIN) + len(ROUNDED) + 1)
 
 
 @pytest.mark.timeout(240)

@@ -195,7 +195,7 @@ def _momentum_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def keep(self, *args, **kwargs):
         if last and last[0].m is not None:
-            kwargs["mbar_r"] = last[0].m
+            kwargs["m_start"] = last[0].m
         init(self, *args, **kwargs)
         last[:] = [self]
 

@@ -145,6 +145,29 @@ def adagrad(v: Tensor, delta: Tensor, b2: float) -> Tensor:
     return v + delta**2
 
 
+def fedexp(
+    hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
+) -> list[Tensor]:
+    """Algorithm 1 with its eta_g = max(1, sum |Delta_i|^2 / (2 M |mean Delta|^2)), epsilon = 0.
+
+    All silos make as many steps: the paper knows no other case.
+    """
+    out, rho = [x], hp.local_momentum
+    for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+        moved = []
+        for k in present:
+            w, m = x, torch.zeros_like(x)
+            for p in range(4):
+                m = rho * m + gradient(r, k, p, w)
+                w = w - eta * m
+            moved.append(x - w)
+        squares = sum(float((d**2).sum()) for d in moved)
+        longer = squares / (2 * len(moved) * float((mean(moved) ** 2).sum()))
+        x = x - max(1.0, longer) * mean(moved)
+        out.append(x)
+    return out
+
+
 def scaffold(
     hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
 ) -> list[Tensor]:
@@ -208,9 +231,15 @@ CASES: dict[str, tuple[Loop, Hyperparameters]] = {
     "FedAdagrad": (fedopt(adagrad), OPT),
     "SCAFFOLD": (scaffold, Hyperparameters(local_momentum=0.0)),
     "SCAFFOLD-LM-Z": (scaffold, Hyperparameters(local_momentum=0.6)),
+    "FedExP": (fedexp, Hyperparameters(local_momentum=0.0)),
+    "FedExP-LM-Z": (fedexp, Hyperparameters(local_momentum=0.6)),
     "FedDyn": (feddyn, Hyperparameters(local_momentum=0.0, prox=0.3)),
     "FedDyn-LM-Z": (feddyn, Hyperparameters(local_momentum=0.6, prox=0.3)),
 }
+
+
+EQUAL = {"FedACG", "FedExP", "FedExP-LM-Z"}
+"""Whose papers know silos with one number of steps alone."""
 
 
 @pytest.mark.parametrize("kind", [replay.quadratics, softmax], ids=["quadratics", "softmax"])
@@ -229,12 +258,12 @@ def test_it_is_the_papers_loop(
     hp = replace(hp, prox=rho) if hp.prox else hp
     gradient = kind(K, N, seed)
     x_0 = torch.linspace(-1, 1, N, dtype=torch.float64)
-    equal = method == "FedACG"
+    equal, falls = method in EQUAL, method != "FedACG"
     made = replay.run(
         make_kernel(method, hp, partial=rounds is SOME),
         x_0,
         gradient,
-        etas=ETAS[:1] * len(ETAS) if equal else ETAS,
+        etas=ETAS if falls else ETAS[:1] * len(ETAS),
         steps=[4] * K if equal else UNLIKE,
         participants=rounds,
     )

@@ -89,7 +89,7 @@ class Agreed:
         steps, eta = config.steps_at(r, self._silo_id, self._samples), config.lr_at(r)
         if told.num_steps != steps:
             self._refuse(f"asks for {counted(told.num_steps, 'step')}", str(steps))
-        if told.local_lr != eta:
+        if not math.isclose(told.local_lr, eta, rel_tol=SCALE_TOLERANCE):
             self._refuse(f"asks for a step size of {told.local_lr:g}", f"{eta:g}")
         if told.counted is not None and told.counted.round_index >= r:
             was = told.counted.round_index + 1

@@ -8,8 +8,8 @@ from torch import Tensor
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.model.flat import byte_view
 from domo.outside.text import Public
-from domo.training.round_data import LocalResult
-from domo.update_format import CONTROL, RESIDUAL, encode_result
+from domo.training.round_data import CONTROL, RESIDUAL, LocalResult
+from domo.update_format import encode_result
 from domo_client.loop.heartbeat import Reporter
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.offer import Offer
@@ -60,7 +60,7 @@ class Outbox:
         self.has_unsaved = True
         try:
             with self._state.kept.reading(offer.run_id, counted) as before:
-                if CONTROL not in config.keeps and counted is not None and not before:
+                if config.keeps == {RESIDUAL} and counted is not None and not before:
                     self._begins_anew("error feedback", assignment, counted)
                 kept = encode_result(result, before.get(RESIDUAL), config.update_dtype)
         except (DivergenceError, *SHORT) as error:
@@ -112,21 +112,24 @@ class Outbox:
         made = Counted(update.round_index, update.digest)
         return update if self._state.kept.has(offer.run_id, made) else None
 
-    def control(self, offer: Offer, assignment: Assignment[Announced], n: int) -> Tensor | None:
-        """c_k or h_k of n entries, with which a round begins; None: zeros, or the run has none."""
-        counted = _counted(offer, assignment)
-        trains = assignment.action == "TRAIN"
-        if not trains or CONTROL not in offer.config.keeps or counted is None:
-            return None
+    def begins_with(
+        self, offer: Offer, assignment: Assignment[Announced], n: int
+    ) -> dict[str, Tensor]:
+        """What a round of a model of n parameters begins with but for e_k, by name."""
+        counted, sizes = _counted(offer, assignment), offer.config.kept_sizes(n)
+        sizes.pop(RESIDUAL, None)
+        if assignment.action != "TRAIN" or not sizes or counted is None:
+            return {}
         with self._state.kept.reading(offer.run_id, counted) as before:
             if before:
-                return before[CONTROL](0, n)
+                return {name: before[name](0, size) for name, size in sizes.items()}
         so = (
             ". The corrections of all silos cancel out no more, and the model may end elsewhere: a "
             "run that counts is begun again"
         )
-        self._begins_anew(f"what {offer.config.method} keeps", assignment, counted, so)
-        return None
+        what = f"what {offer.config.method} keeps"
+        self._begins_anew(what, assignment, counted, so if CONTROL in sizes else "")
+        return {}
 
     def _begins_anew(
         self, what: str, assignment: Assignment[Announced], counted: Counted, so: str = ""

@@ -16,7 +16,7 @@ from domo.ops.logs import log_context
 from domo.outside.text import Public
 from domo.stages.now import begin, end
 from domo.training.local_round import LocalRound
-from domo.training.round_data import RoundNumbers
+from domo.training.round_data import round_numbers
 from domo_client.loop.faults import Faults
 from domo_client.loop.header import Agreed
 from domo_client.loop.heartbeat import Progress, Reporter
@@ -195,18 +195,9 @@ class Rounds:
             text = Public(f"round {r + 1} of {config.num_rounds}: {steps} steps")
             self._reporter.note(logging.INFO, text)
         progress = self._reporter.now("evaluating", self._offer.run_id, r, steps)
-        numbers = RoundNumbers(
-            silo_id=self._connection.session.silo_id,
-            round_index=r,
-            num_rounds=config.num_rounds,
-            num_steps=steps,
-            local_lr=assignment.local_lr,
-            batch_size=config.batch_size,
-            drop_last=config.drop_last,
-            run_seed=config.seed,
-            kernel=config.kernel,
-            inference_scale=assignment.inference_scale,
-            evaluates=assignment.evaluate,
+        a, silo_id = assignment, self._connection.session.silo_id
+        numbers = round_numbers(
+            config, silo_id, r, steps, a.local_lr, a.inference_scale, a.evaluate
         )
         if VectorId.FROZEN in vectors:
             self._flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
@@ -222,7 +213,7 @@ class Rounds:
             vectors.get(VectorId.X_PREV),
             vectors.get(VectorId.MEAN_MOMENTUM),
             vectors.get(VectorId.CONTROL),
-            self._outbox.control(self._offer, assignment, self._flat.vector.numel()),
+            self._outbox.begins_with(self._offer, assignment, self._flat.vector.numel()),
             {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
             on_step=self._stepper(progress),
             on_evaluation=lambda sums: self._report_test(r, tested, sums),

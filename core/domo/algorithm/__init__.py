@@ -14,7 +14,8 @@ All rows of `domo.methods` run through these functions; a `Kernel` says which te
     an adaptive server has, in place of them, with Delta = h*P*D:
              m = mu_s*m + (1 - mu_s)*Delta ; v = b2*v + (1 - b2)*Delta^2
              x -= slr*m/(sqrt(v) + tau)
-    and FedDyn's:  m = m + share*Delta ; x -= Delta + m
+    FedDyn's:      m = m + share*Delta ; x -= Delta + m
+    FedExP's:      x -= max(1, mean of |d|^2 / (2 |D|^2)) * Delta
 
 a is x_r or, after pre-fusion, the start (FedProx, FedACG); s corrects a silo's gradients by a
 vector of its own (`domo.algorithm.control`). With `step_norm = "nova"` P is, in all lines but the
@@ -27,9 +28,11 @@ Source: Xu and Huang, AAAI-22, Algorithm 1; docs/algorithm.md maps each line.
 """
 
 from domo.algorithm.control import correction, following, pulled
-from domo.algorithm.local import LocalSGD, infer_momentum, infer_momentum_
+from domo.algorithm.inner import LocalInner, check_optimizer, local_steps
+from domo.algorithm.local import Factor, LocalSGD, LocalSteps, infer_momentum, infer_momentum_
 from domo.algorithm.server import (
     Vectors,
+    extrapolation,
     fold_weights,
     held_beside,
     inference_scale,
@@ -41,16 +44,22 @@ from domo.algorithm.server import (
 from domo.algorithm.steps import counted_steps
 
 __all__ = [
+    "Factor",
+    "LocalInner",
     "LocalSGD",
+    "LocalSteps",
     "Vectors",
+    "check_optimizer",
     "correction",
     "counted_steps",
+    "extrapolation",
     "fold_weights",
     "following",
     "held_beside",
     "infer_momentum",
     "infer_momentum_",
     "inference_scale",
+    "local_steps",
     "num_non_finite",
     "pulled",
     "reference_steps",

@@ -1,7 +1,7 @@
 """The server's part: lines 14 and 15, and what adaptive servers have in their place."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from domo.algorithm.steps import counted_steps
 from domo.errors import DivergenceError
-from domo.fold import ReadBlock, blocks, fold
+from domo.fold import ReadBlock, blocks, dot, fold
 from domo.methods import Kernel
 
 MOST_DOT = 1 << 30
@@ -64,7 +64,7 @@ def server_block(
         kernel: The method's constants.
         held: What it had before, vectors of shape (b,).
         mean: D, mean of d_k, shape (b,).
-        scale: alpha*h*P_ref.
+        scale: alpha*h*P_ref; of FedExP times its extrapolation.
         share: The round's part of all silos, by their weights.
 
     Returns:
@@ -76,7 +76,7 @@ def server_block(
     c = None
     if kernel.tells_control:
         c = mean * share if held.c is None else (mean - held.c).mul_(share).add_(held.c)
-    if kernel.server == "momentum":
+    if kernel.server in ("momentum", "exp"):
         m = (held.m * kernel.mu_s).add_(mean)
         return Vectors(held.x - m * scale, m, c=c)
     delta = mean * scale
@@ -93,6 +93,38 @@ def server_block(
     else:
         v = v + square
     return Vectors(held.x - (m * kernel.slr).div_(v.sqrt().add_(kernel.tau)), m, v)
+
+
+def extrapolation(
+    updates: Sequence[ReadBlock],
+    weights: Sequence[float],
+    n: int,
+    each: Callable[..., Iterable[tuple[float, float]]] = map,
+) -> float:
+    """How much longer than the mean update the step of a round is: at least 1.
+
+    max(1, mean of |d_k|^2 / (2*|D|^2)), the means by the same weights; the paper adds a small
+    number below the line, which is 0 here.
+
+    Args:
+        updates: Readers of d_k.
+        weights: Of them.
+        n: Entries of a vector.
+        each: Calls a function on all blocks, in order.
+
+    Source: Jhunjhunwala et al., FedExP, ICLR 2023, equation 2.
+    """
+    total = sum(weights)
+
+    def squares(block: tuple[int, int]) -> tuple[float, float]:
+        parts = [read(*block).numpy() for read in updates]
+        own = sum(w * dot(part, part) for w, part in zip(weights, parts, strict=True))
+        mean = fold(updates, weights, *block).numpy()
+        return own / total, dot(mean, mean)
+
+    pairs = list(each(squares, list(blocks(n))))
+    own, together = (sum(side) for side in zip(*pairs, strict=True))
+    return max(1.0, own / (2 * together)) if together > 0 else 1.0
 
 
 def num_non_finite(x: Tensor) -> int:
@@ -129,6 +161,8 @@ def server_round(
     """
     scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     weights = fold_weights(kernel, omegas, steps)
+    if kernel.server == "exp":
+        scale *= extrapolation(updates, weights, held.x.numel())
     made = Vectors(
         torch.empty_like(held.x),
         torch.empty_like(held.m),

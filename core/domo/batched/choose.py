@@ -23,8 +23,7 @@ from domo.run_config import RunConfig
 from domo.simulating.state import Held
 from domo.simulating.visit import Broadcast, SimulatedSilo, visit
 from domo.tasks.base import Task
-from domo.training.round_data import LocalResult
-from domo.update_format import Kept
+from domo.training.round_data import Kept, LocalResult
 
 FIRST_STEPS, TIMED_STEPS = 2, 8
 """Local steps that are tried: to compare updates, and to measure."""
@@ -178,6 +177,11 @@ def _why_not(config: RunConfig, task: Task, flat: FlatModel, sent: Broadcast) ->
     """Why silos cannot be batched, as far as it can be told by looking; after exact steps."""
     if (why := why_not(flat.module)) is not None:
         return why
+    kernel = config.kernel
+    if kernel.optimizer != "SGD":
+        return f"local_optimizer is {kernel.optimizer}, and is SGD for batched silos"
+    if kernel.round_end == "keep" or kernel.clip is not None:
+        return "local_state is keep, or there is a clip_norm: that is one silo's"
     if config.update_dtype != "float32":
         return f"update_dtype is {config.update_dtype}, and is float32 for batched silos"
     if getattr(task, "on_gradients", None) is not None:

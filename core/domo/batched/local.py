@@ -15,9 +15,8 @@ from domo.run_config import RunConfig
 from domo.simulating.visit import Broadcast
 from domo.tasks.base import Task
 from domo.training.batches import BatchLoader
-from domo.training.round_data import LocalResult
+from domo.training.round_data import CONTROL, Kept, LocalResult
 from domo.training.task_round import autocast
-from domo.update_format import CONTROL, Kept
 
 
 def train(
@@ -67,8 +66,9 @@ def train(
         h=config.lr_at(r),
         num_steps=num_steps,
         m_r=m_r,
-        mbar_r=None if sent.mbar is None else stack.spread(sent.mbar),
+        m_start=None if sent.mbar is None else stack.spread(sent.mbar),
         correction=stack.gather(corrections),
+        factor=config.lr_factor(r, num_steps),
         spend=True,
     )
     with torch.no_grad():

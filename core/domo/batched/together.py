@@ -18,9 +18,9 @@ from domo.simulating.state import Computed
 from domo.simulating.visit import Broadcast, SimulatedSilo, Visited, asked, told_of, visit
 from domo.stages.now import in_stage
 from domo.tasks.base import Task
-from domo.training.round_data import LocalResult
+from domo.training.round_data import Kept, LocalResult
 from domo.training.task_errors import task_errors
-from domo.update_format import Kept, encode_result
+from domo.update_format import encode_result
 
 
 class Together:

@@ -17,6 +17,7 @@ from domo.methods.kernel import (
     method_row,
     unused_constants,
 )
+from domo.methods.optimizers import STATE, STEPS, state_sizes
 from domo.methods.presets import PRESETS, Preset
 from domo.methods.rows import METHODS, PAPER_METHODS, Fusion, Method, RoundEnd, StepNorm
 
@@ -25,6 +26,8 @@ __all__ = [
     "METHODS",
     "PAPER_METHODS",
     "PRESETS",
+    "STATE",
+    "STEPS",
     "Fusion",
     "Hyperparameters",
     "Kernel",
@@ -35,5 +38,6 @@ __all__ = [
     "canonical_name",
     "make_kernel",
     "method_row",
+    "state_sizes",
     "unused_constants",
 ]

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from domo.errors import ConfigError
-from domo.methods.rows import StepNorm
+from domo.methods.rows import RoundEnd, StepNorm
 
 CONSTANTS = (
     "server_momentum",
@@ -38,6 +38,11 @@ class Hyperparameters:
             whose server is adaptive; they have no alpha.
         adaptive_beta2: Of their second moment, in [0, 1).
         adaptive_tau: Added to its root, > 0, in units of the parameters.
+        local_optimizer: What takes the local steps: `SGD`, which is the paper's, or the name of
+            another class of `torch.optim`.
+        local_optimizer_args: Its own arguments, in order of their names.
+        local_state: What becomes of its state when a round ends; None: what the method says.
+        clip_norm: The largest norm of a gradient, > 0; None: any.
     """
 
     server_momentum: float = 0.9
@@ -50,6 +55,10 @@ class Hyperparameters:
     adaptive_lr: float = 0.06
     adaptive_beta2: float = 0.99
     adaptive_tau: float = 1e-3
+    local_optimizer: str = "SGD"
+    local_optimizer_args: tuple[tuple[str, Any], ...] = ()
+    local_state: RoundEnd | None = None
+    clip_norm: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("server_momentum", "local_momentum", "adaptive_beta2"):
@@ -58,8 +67,9 @@ class Hyperparameters:
         for name in ("fusion_coef", "weight_decay", "prox"):
             if not 0 <= (getattr(self, name) or 0.0) < math.inf:
                 raise ConfigError(f"{name} must be finite and >= 0, got {getattr(self, name)}")
-        for name in ("server_lr", "adaptive_lr", "adaptive_tau"):
-            if not 0 < getattr(self, name) < math.inf:
+        for name in ("server_lr", "adaptive_lr", "adaptive_tau", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} must be finite and > 0, got {getattr(self, name)}")
         if self.step_norm not in get_args(StepNorm):
             known = ", ".join(get_args(StepNorm))

@@ -2,11 +2,21 @@
 
 import difflib
 from dataclasses import dataclass, replace
+from typing import Any
 
 from domo.errors import ConfigError
 from domo.methods.hyperparameters import CONSTANTS, Hyperparameters
 from domo.methods.presets import PRESETS
-from domo.methods.rows import METHODS, Anchor, Control, Fusion, Method, ServerStep, StepNorm
+from domo.methods.rows import (
+    METHODS,
+    Anchor,
+    Control,
+    Fusion,
+    Method,
+    RoundEnd,
+    ServerStep,
+    StepNorm,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,8 @@ class Kernel:
         alpha: Server learning rate.
         wd: Weight decay.
         fusion: Where m_r is fused; `none` where beta is 0, so equal kernels give equal bytes.
-        average: Local momentum is averaged at the end of a round instead of reset.
+        round_end: What becomes of the state of the local optimizer when a round ends; `reset` where
+            it has none.
         step_norm: `per_silo`, `delta` or `nova`.
         lr_scale: Factor on eta (1 except for FedCM).
         rho: Proximal coefficient.
@@ -32,6 +43,10 @@ class Kernel:
         control: Which vector of its own corrects a silo's gradients.
         tells_control: c_r travels, as two server models do not tell it: not all silos take part in
             each round, or the server has momentum.
+        optimizer: What takes the local steps, a class of `torch.optim`; all but `SGD` have their
+            own momentum, and mu_l is 0.
+        optimizer_args: Its own arguments.
+        clip: The largest norm of a gradient; None: any.
     """
 
     mu_s: float
@@ -40,7 +55,7 @@ class Kernel:
     alpha: float
     wd: float
     fusion: Fusion
-    average: bool
+    round_end: RoundEnd
     step_norm: StepNorm = "per_silo"
     lr_scale: float = 1.0
     rho: float = 0.0
@@ -51,6 +66,14 @@ class Kernel:
     tau: float = 0.0
     control: Control = "none"
     tells_control: bool = False
+    optimizer: str = "SGD"
+    optimizer_args: tuple[tuple[str, Any], ...] = ()
+    clip: float | None = None
+
+    @property
+    def average(self) -> bool:
+        """Whether the state of local optimizers is averaged, and travels."""
+        return self.round_end == "average"
 
     @property
     def infers(self) -> bool:
@@ -101,7 +124,7 @@ def make_kernel(name: str, hp: Hyperparameters, partial: bool = False) -> Kernel
         partial: Whether a round may go without some of the silos.
 
     Raises:
-        ConfigError: The method divides by a number that is 0.
+        ConfigError: The method divides by a number that is 0, or does not go with the optimizer.
     """
     name = canonical_name(name)
     row = method_row(name)
@@ -114,8 +137,16 @@ def make_kernel(name: str, hp: Hyperparameters, partial: bool = False) -> Kernel
         raise ConfigError(f"{name} needs a prox above 0: it is what its server divides by")
     mu_s = hp.server_momentum if row.server_momentum else 0.0
     mu_s = 1.0 if row.server == "dyn" else mu_s
-    mu_l = hp.local_momentum if row.local_momentum else 0.0
+    own = hp.local_optimizer
+    mu_l = hp.local_momentum if row.local_momentum and own == "SGD" else 0.0
     beta = hp.fusion_coef if row.fusion != "none" else 0.0
+    if own != "SGD" and row.fusion == "intra" and beta:
+        raise ConfigError(f"{name} fuses in every step of SGD; with {own} inside take DOMO")
+    if own != "SGD" and row.control == "scaffold":
+        raise ConfigError(f"{name} corrects gradients of SGD; FedDyn may have {own} inside")
+    if own != "SGD" and hp.local_state == "average":
+        raise ConfigError(f"the state of {own} is kept or reset; only that of SGD is averaged")
+    ends = hp.local_state or ("reset" if own != "SGD" else row.round_end)
     adaptive = row.server in ("adam", "yogi", "adagrad")
     return Kernel(
         mu_s=mu_s,
@@ -124,7 +155,7 @@ def make_kernel(name: str, hp: Hyperparameters, partial: bool = False) -> Kernel
         alpha=1.0 if adaptive else hp.server_lr,
         wd=hp.weight_decay,
         fusion=row.fusion if beta else "none",
-        average=row.round_end == "average" and mu_l > 0,
+        round_end=ends if mu_l or own != "SGD" else "reset",
         step_norm=row.step_norm or hp.step_norm,
         lr_scale=scale,
         rho=rho,
@@ -135,4 +166,7 @@ def make_kernel(name: str, hp: Hyperparameters, partial: bool = False) -> Kernel
         tau=hp.adaptive_tau if adaptive else 0.0,
         control=row.control,
         tells_control=row.control == "scaffold" and (partial or mu_s > 0),
+        optimizer=own,
+        optimizer_args=hp.local_optimizer_args if own != "SGD" else (),
+        clip=hp.clip_norm,
     )

@@ -35,6 +35,15 @@ def _look_ahead(hp: Hyperparameters) -> Hyperparameters:
     return replace(hp, local_momentum=0.0, fusion_coef=hp.server_momentum, server_lr=1.0)
 
 
+def _nesterov_around(hp: Hyperparameters, optimizer: str) -> Hyperparameters:
+    return replace(
+        hp,
+        fusion_coef=hp.server_lr * hp.server_momentum,
+        local_optimizer=optimizer,
+        local_state=hp.local_state or "keep",
+    )
+
+
 PRESETS: dict[str, Preset] = {
     p.name: p
     for p in (
@@ -78,6 +87,18 @@ PRESETS: dict[str, Preset] = {
                 hp, local_momentum=0.0, fusion_coef=hp.server_lr * hp.server_momentum
             ),
             "Douillard et al., 2023, arXiv:2311.08105: outer Nesterov, SGD inside",
+        ),
+        Preset(
+            "DiLoCo",
+            "DOMO",
+            lambda hp: _nesterov_around(hp, "AdamW"),
+            "Douillard et al., 2023, arXiv:2311.08105",
+        ),
+        Preset(
+            "MuLoCo",
+            "DOMO",
+            lambda hp: _nesterov_around(hp, "Muon"),
+            "Therien et al., 2025, arXiv:2505.23725",
         ),
     )
 }

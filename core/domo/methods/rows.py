@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Fusion = Literal["none", "pre", "intra"]
-RoundEnd = Literal["reset", "average"]
+RoundEnd = Literal["reset", "average", "keep"]
 StepNorm = Literal["per_silo", "delta", "nova"]
 Anchor = Literal["server", "start"]
-ServerStep = Literal["momentum", "adam", "yogi", "adagrad", "dyn"]
+ServerStep = Literal["momentum", "adam", "yogi", "adagrad", "dyn", "exp"]
 Control = Literal["none", "scaffold", "dyn"]
 
 
@@ -24,7 +24,7 @@ class Method:
             or in every step (Option II, DOMO-S).
         server: What the server makes of the mean update: the paper's momentum, or a step for each
             coordinate by its own second moment v (FedAdam, FedYogi, FedAdagrad), or the sum of all
-            steps before, on top (FedDyn).
+            steps before, on top (FedDyn), or a longer step the less the updates agree (FedExP).
         control: A vector that a silo keeps from round to round and that corrects its gradients:
             c_k, its own mean gradient, against c_r, that of all (SCAFFOLD); or h_k, how far it
             has pulled so far (FedDyn).
@@ -66,6 +66,8 @@ METHODS: dict[str, Method] = {
         Method("FedYogi",      True,  False, "reset",   "none",  "yogi"),
         Method("FedAdagrad",   True,  False, "reset",   "none",  "adagrad"),
         Method("DOMO-Adam",    True,  True,  "reset",   "pre",   "adam"),
+        Method("FedExP",       False, False, "reset",   "none",  "exp"),
+        Method("FedExP-LM-Z",  False, True,  "reset",   "none",  "exp"),
         Method("SCAFFOLD",     False, False, "reset",   "none",  "momentum", "scaffold", "nova"),
         Method("SCAFFOLD-LM-Z", False, True, "reset",   "none",  "momentum", "scaffold", "nova"),
         Method("DOMO-SCAFFOLD", True, True,  "reset",   "pre",   "momentum", "scaffold", "nova"),

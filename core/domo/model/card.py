@@ -22,6 +22,10 @@ SYMBOLS = {
     "local_lr": "eta",
     "lr_decay": "",
     "lr_milestones": "",
+    "lr_schedule": "",
+    "lr_floor": "",
+    "lr_warmup": "",
+    "lr_by": "",
     "local_lrs": "eta_r",
     "local_epochs": "E",
     "local_steps": "P",
@@ -38,11 +42,17 @@ SYMBOLS = {
     "adaptive_lr": "",
     "adaptive_beta2": "",
     "adaptive_tau": "tau",
+    "local_optimizer": "",
+    "local_optimizer_args": "",
+    "local_state": "",
+    "clip_norm": "",
     "weights": "omega_k",
     "participation": "S",
     "update_dtype": "",
 }
 """Settings that decide what is computed, with the paper's letters."""
+QUIET = ("lr_schedule", "lr_floor", "lr_warmup", "lr_by", "local_optimizer", "local_optimizer_args")
+"""Those that are not worth a line where nobody has set them."""
 STATED = ("licence", "data_licence", "intended_use", "limits", "notes")
 """Settings that only the card uses."""
 PICK = {"higher": max, "lower": min}
@@ -143,6 +153,8 @@ def of_config(config: RunConfig) -> dict[str, Any]:
         unused |= {"local_lr", "lr_decay"}
     if not config.lr_milestones:
         unused.add("lr_decay")
+    usual = RunConfig.model_fields
+    unused |= {key for key in QUIET if getattr(config, key) == usual[key].default}
     values = config.model_dump(mode="json", include=set(SYMBOLS))
     values["drop_last"] = config.drop_last or None
     if config.local_steps is None and config.local_steps_list is None:

@@ -26,8 +26,7 @@ from domo.simulating.worker import Answer, Order, Silos, serve
 from domo.stages import workers
 from domo.stages.now import begin, in_stage
 from domo.tasks.base import Task
-from domo.training.round_data import LocalResult
-from domo.update_format import Kept
+from domo.training.round_data import Kept, LocalResult
 
 JOIN_S = 5.0
 """How long a process may take to end by itself."""

@@ -40,7 +40,7 @@ def back_spec(config: RunConfig, layout: Layout) -> Spec:
     spec = {"update": (n, dtype)}
     if config.kernel.average:
         spec["momentum"] = (n, dtype)
-    spec |= dict.fromkeys(config.keeps, (n, torch.float32))
+    spec |= {name: (size, torch.float32) for name, size in config.kept_sizes(n).items()}
     return spec | _buffers(layout)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from domo.model.flat import digest_all
 from domo.model.layout import BUFFERS, Section
-from domo.update_format import Kept
+from domo.training.round_data import Kept
 
 Computed = Literal["exact", "batched"]
 

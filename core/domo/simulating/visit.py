@@ -17,10 +17,10 @@ from domo.run_config import RunConfig
 from domo.tasks.base import Task
 from domo.training.batches import BatchLoader
 from domo.training.local_round import LocalRound
-from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.round_data import RESIDUAL, Kept, LocalResult, round_numbers
 from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
-from domo.update_format import CONTROL, RESIDUAL, Kept, encode_result
+from domo.update_format import encode_result
 
 log = logging.getLogger(__name__)
 
@@ -108,21 +108,10 @@ def visit(
         DivergenceError: Non-finite numbers; names the round and the silo.
     """
     r = sent.round_index
-    numbers = RoundNumbers(
-        silo_id=silo.silo_id,
-        round_index=r,
-        num_rounds=config.num_rounds,
-        num_steps=num_steps,
-        local_lr=config.lr_at(min(r, config.num_rounds - 1)),
-        batch_size=config.batch_size,
-        drop_last=config.drop_last,
-        run_seed=config.seed,
-        kernel=config.kernel,
-        inference_scale=sent.inference_scale,
-    )
-    rnd = LocalRound(
-        flat, numbers, sent.x, sent.x_prev, sent.mbar, sent.c, kept.get(CONTROL), sent.buffers
-    )
+    eta = config.lr_at(min(r, config.num_rounds - 1))
+    numbers = round_numbers(config, silo.silo_id, r, num_steps, eta, sent.inference_scale)
+    own = {name: vector for name, vector in kept.items() if name != RESIDUAL}
+    rnd = LocalRound(flat, numbers, sent.x, sent.x_prev, sent.mbar, sent.c, own, sent.buffers)
     evaluation = silo.evaluation if config.evaluates_at(r) else None
     where, following = f"round {r + 1}, {silo.silo_id}", dict[str, Tensor]()
     try:

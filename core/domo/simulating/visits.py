@@ -20,7 +20,7 @@ from domo.simulating.pool import CannotStart, Pool
 from domo.simulating.state import Computed
 from domo.simulating.visit import Broadcast, Here, SimulatedSilo, Visited, asked
 from domo.tasks.base import Task
-from domo.update_format import Kept
+from domo.training.round_data import Kept
 
 
 class Visits:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from domo.algorithm import (
-    LocalSGD,
+    LocalSteps,
     correction,
     infer_momentum,
     infer_momentum_,
+    local_steps,
     num_non_finite,
     pulled,
 )
@@ -31,7 +32,7 @@ from domo.training.batches import BatchLoader, random_plan, seed_torch, to_devic
 from domo.training.devices import to_host
 from domo.training.forgotten_step import no_step, num_changes
 from domo.training.loading.travel import ends_with_us
-from domo.training.round_data import LocalResult, RoundNumbers
+from domo.training.round_data import CONTROL, Kept, LocalResult, RoundNumbers
 from domo.training.task_errors import by_name
 
 MAX_ACCUMULATION = 256
@@ -48,7 +49,8 @@ class LocalRound:
         x_prev: x_{r-1}, shape (n,); needed from round 1 on where the kernel `infers`.
         mbar: Mean local momentum, shape (n,); average rows only.
         c_r: Server control, shape (n,); where the kernel `tells_control`, from round 1 on.
-        control: c_k or h_k, which the silo has kept, shape (n,); None: none yet.
+        kept: What the silo has kept of its last round but for e_k: c_k or h_k, and the state of its
+            optimizer; empty: nothing yet.
         buffers: Server values of float and integer buffers.
         on_step: Called before each batch with this round and the steps done; returning False
             abandons the round.
@@ -65,7 +67,7 @@ class LocalRound:
         x_prev: Tensor | None = None,
         mbar: Tensor | None = None,
         c_r: Tensor | None = None,
-        control: Tensor | None = None,
+        kept: Kept | None = None,
         buffers: Mapping[Section, Tensor] | None = None,
         on_step: Callable[["LocalRound", int], bool] | None = None,
         on_evaluation: Callable[[Measured], None] | None = None,
@@ -96,12 +98,12 @@ class LocalRound:
             before = x_prev.to(device, non_blocking=True)
             infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
             self._m_r = infer(before, flat.vector, scale)
-        told = c_r if numbers.kernel.tells_control else self._m_r
-        sides = [None if t is None else t.to(device) for t in (told, control)]
+        self._kept, told = kept or {}, c_r if numbers.kernel.tells_control else self._m_r
+        sides = [None if t is None else t.to(device) for t in (told, self._kept.get(CONTROL))]
         self._correction = correction(numbers.kernel, *sides)
         mine = spend and x_r.device == device and numbers.kernel.fusion != "pre"
         self._scratch = x_r if mine else None
-        self._opt: LocalSGD | None = None
+        self._opt: LocalSteps | None = None
         self._begun = False
 
     @property
@@ -160,21 +162,23 @@ class LocalRound:
         self._on_evaluation(self.evaluation)
         return numbers_of([sums])
 
-    def optimizer(self) -> LocalSGD:
+    def optimizer(self) -> LocalSteps:
         """The local step of the run's method. Make it after the model is in place."""
         if self._opt is None:
             self.flat.check()
-            self._opt = LocalSGD(
+            self._opt = local_steps(
                 self.numbers.kernel,
                 self.flat.vector,
                 self.flat.params,
+                state={name: v for name, v in self._kept.items() if name != CONTROL},
+                mbar_r=self._mbar,
                 h=self.numbers.local_lr,
                 num_steps=max(1, self.num_steps),
                 m_r=self._m_r,
-                mbar_r=self._mbar,
                 correction=self._correction,
                 scratch=self._scratch,
                 spend=self._correction is not self._m_r,  # m_r was made here
+                factor=self.numbers.factor,
             )
         return self._opt
 
@@ -291,5 +295,6 @@ class LocalRound:
             metrics=dict(self.metrics),
             correction=s,
             pulled=pulled(kernel, h, done),
+            state={name: v.cpu() for name, v in self._opt.kept().items()},
         )
         return self._result

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from domo import algorithm
 from domo.algorithm import (
-    LocalSGD,
     Vectors,
     correction,
     following,
     inference_scale,
+    local_steps,
     pulled,
     reference_steps,
     server_round,
@@ -43,10 +43,13 @@ class Trajectory:
     grads: list[dict[int, list[Tensor]]] = field(default_factory=list)
 
 
-def pieces(vector: Tensor) -> list[Tensor]:
+def pieces(vector: Tensor, shapes: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
     """Views that tile a vector unevenly, as the parameters of a module do."""
     n = vector.numel()
-    return list(torch.split(vector, [1, n - 1] if n > 1 else [n]))
+    if shapes is None:
+        return list(torch.split(vector, [1, n - 1] if n > 1 else [n]))
+    parts = torch.split(vector, [torch.Size(shape).numel() for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def reader(vector: Tensor) -> ReadBlock:
@@ -63,8 +66,11 @@ def run(
     participants: Sequence[Sequence[int]] | None = None,
     omegas: Sequence[float] | None = None,
     device: str = "cpu",
+    shapes: Sequence[Sequence[int]] | None = None,
 ) -> Trajectory:
     """R = len(etas) rounds; `steps` and `omegas` have one entry for each silo.
+
+    `shapes` are those of the parameters.
 
     Silos step on `device`; gradients and the server are on the CPU.
     """
@@ -73,6 +79,7 @@ def run(
     scale: float | None = None
     held = Vectors(out.x[0], out.m[0])
     own: dict[int, Tensor] = {}  # c_k or h_k
+    states: dict[int, dict[str, Tensor]] = {}
     all_silos = sum(omegas) if omegas else len(steps)
     for r, h in enumerate(etas):
         x_r = out.x[r]
@@ -88,27 +95,39 @@ def run(
         momenta = {}
         for k in present:
             w = x_r.to(device, copy=True)
-            params = pieces(w)
+            params = pieces(w, shapes)
             told = held.c if kernel.tells_control else m_r
             s = correction(kernel, told, own.get(k))
-            opt = LocalSGD(
-                kernel, w, params, h=h, num_steps=steps[k], m_r=m_r, mbar_r=mbar_r, correction=s
+            opt = local_steps(
+                kernel,
+                w,
+                params,
+                state=states.get(k, {}),
+                mbar_r=mbar_r,
+                h=h,
+                num_steps=steps[k],
+                m_r=m_r,
+                correction=s,
             )
+            m = getattr(opt, "m", None)
             in_buffer = opt.m_r * kernel.beta if kernel.fusion == "intra" and m_r is not None else 0
             opt.begin()
             out.local_x[r][k] = [w.clone().cpu()]
-            out.local_m[r][k] = [(opt.m - in_buffer).cpu()] if opt.m is not None else []
+            out.local_m[r][k] = [(m - in_buffer).cpu()] if m is not None else []
             out.grads[r][k] = []
             for p in range(steps[k]):
                 g = gradient(r, k, p, w.clone().cpu())
                 out.grads[r][k].append(g + kernel.wd * w.cpu())
-                for param, part in zip(params, pieces(g.to(device, copy=True)), strict=True):
+                for param, part in zip(
+                    params, pieces(g.to(device, copy=True), shapes), strict=True
+                ):
                     param.grad = part
                 opt.step()
                 out.local_x[r][k].append(w.clone().cpu())
-                if opt.m is not None:
-                    out.local_m[r][k].append((opt.m - in_buffer).cpu())
+                if m is not None:
+                    out.local_m[r][k].append((m - in_buffer).cpu())
             out.d[r][k], momenta[k] = to_host(*opt.finish())
+            states[k] = opt.kept()
             if (part := pulled(kernel, h, steps[k])) != 0:
                 own[k] = following(s, out.d[r][k], part)
         reads = [reader(out.d[r][k]) for k in present]

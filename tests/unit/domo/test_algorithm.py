@@ -262,7 +262,7 @@ def test_parameters_that_are_not_the_run_s_are_refused() -> None:
 
 def test_mbar_is_not_written_to() -> None:
     mbar = torch.ones(3)
-    opt = sgd("DOMO-S-avg", m_r=torch.ones(3), mbar_r=mbar)
+    opt = sgd("DOMO-S-avg", m_r=torch.ones(3), m_start=mbar)
     opt.begin()
     for p in opt.params:
         p.grad = torch.ones_like(p)

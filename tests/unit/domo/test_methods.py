@@ -36,6 +36,8 @@ def test_the_table_is_the_paper_s() -> None:
         "FedYogi": (True, False, "reset", "none", 1),
         "FedAdagrad": (True, False, "reset", "none", 1),
         "DOMO-Adam": (True, True, "reset", "pre", 1),
+        "FedExP": (False, False, "reset", "none", 1),
+        "FedExP-LM-Z": (False, True, "reset", "none", 1),
         "SCAFFOLD": (False, False, "reset", "none", 1),
         "SCAFFOLD-LM-Z": (False, True, "reset", "none", 1),
         "DOMO-SCAFFOLD": (True, True, "reset", "pre", 1),

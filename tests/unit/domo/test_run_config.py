@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from domo.errors import ConfigError
+from domo.ops.config_file import validate
 from domo.run_config import RunConfig, as_meant, sort_roster
 
 
@@ -326,3 +327,70 @@ def test_what_is_left_out_means_its_default() -> None:
     assert as_meant({**old, "local_steps": 4})["local_epochs"] is None
     assert as_meant({**old, "local_steps_list": [1, 2, 3]})["local_epochs"] is None
     assert as_meant({**old, "local_epochs": 2.0})["local_epochs"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"local_optimizer": "Adm"}, r"no local_optimizer 'Adm' \(known: .*AdamW.*\)"),
+        ({"local_optimizer": "LBFGS"}, "no local_optimizer 'LBFGS'"),
+        ({"local_optimizer": "Optimizer"}, "no local_optimizer"),
+        ({"local_optimizer": "lr_scheduler"}, "must match pattern"),
+        (
+            {"local_optimizer": "AdamW", "local_optimizer_args": {"lr": 1.0}},
+            r"AdamW takes no 'lr' in local_optimizer_args \(it takes betas, eps, ",
+        ),
+        (
+            {"local_optimizer": "AdamW", "local_optimizer_args": {"betas": [2.0, 0.9]}},
+            "AdamW does not take local_optimizer_args .*: Invalid beta",
+        ),
+        (
+            {"local_optimizer": "AdamW", "local_optimizer_args": {"betas": "x"}},
+            "AdamW does not take local_optimizer_args",
+        ),
+        ({"local_optimizer_args": {"nesterov": True}}, "SGD has no local_optimizer_args"),
+        ({"local_optimizer": "NAdam", "local_state": "keep"}, "the state of NAdam cannot be kept"),
+        ({"local_optimizer": "Rprop", "weight_decay": 0.1}, "Rprop has no weight decay"),
+        ({"local_optimizer": "AdamW", "method": "DOMO-S"}, "with AdamW inside take DOMO"),
+        ({"method": "FedDyn", "prox": 0.0}, "FedDyn needs a prox above 0"),
+        ({"lr_schedule": "cosine", "lr_milestones": [0.5]}, "cosine, which has no lr_milestones"),
+        ({"lr_warmup": 1, "local_lrs": [0.1, 0.1]}, "not both"),
+        ({"lr_warmup": 3}, "more than the 2 of the run"),
+        ({"clip_norm": 0}, "greater than 0"),
+    ],
+)
+def test_optimizers_and_schedules_that_cannot_be(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        validate(RunConfig, {"task": "digits", "num_rounds": 2, **given}, "test")
+
+
+def lrs(**given: Any) -> list[float]:
+    config = RunConfig(task="digits", num_rounds=4, local_lr=0.8, **given)
+    return [config.lr_at(r) for r in range(4)]
+
+
+def test_how_eta_goes_over_the_rounds() -> None:
+    half = 2**-0.5
+    cosine = [0.8, 0.4 * (1 + half), 0.4, 0.4 * (1 - half)]
+    assert lrs(lr_schedule="cosine") == pytest.approx(cosine)
+    assert lrs(lr_schedule="linear") == pytest.approx([0.8, 0.6, 0.4, 0.2])
+    assert lrs(lr_schedule="linear", lr_floor=0.5) == pytest.approx([0.8, 0.7, 0.6, 0.5])
+    assert lrs(lr_warmup=2) == pytest.approx([0.4, 0.8, 0.8, 0.8])
+    assert lrs(lr_warmup=2, lr_schedule="linear") == pytest.approx([0.4, 0.8, 0.8, 0.4])
+    assert lrs(lr_milestones=[0.5], lr_by="step") == pytest.approx([0.8, 0.8, 0.08, 0.08])
+
+
+def test_by_step_eta_goes_on_within_the_round() -> None:
+    config = RunConfig(
+        task="digits", num_rounds=4, local_lr=0.8, lr_schedule="linear", lr_by="step", lr_warmup=1
+    )
+    made = []
+    for r in range(4):
+        factor = config.lr_factor(r, 4)
+        assert factor is not None
+        made += [config.lr_at(r) * factor(p) for p in range(4)]
+        assert sum(map(factor, range(4))) == pytest.approx(4)
+    assert made == pytest.approx(
+        [0.1, 0.3, 0.5, 0.7, *(0.8 * (1 - (p + 0.5) / 12) for p in range(12))]
+    )
+    assert RunConfig(task="digits", num_rounds=4).lr_factor(0, 4) is None

@@ -34,6 +34,14 @@ export const GROUPS = [
       { key: "weight_decay", label: "Weight decay", help: "L2, inside the gradient." },
       { key: "lr_decay", label: "Step size decay", help: "Factor at each milestone." },
       { key: "lr_milestones", label: "Milestones", help: "Shares of all rounds, such as 0.6, 0.8." },
+      { key: "lr_schedule", label: "Step size schedule" },
+      { key: "lr_floor", label: "Schedule's end", help: "Of a cosine or a line: share of the step size." },
+      { key: "lr_warmup", label: "Warm-up", unit: "rounds" },
+      { key: "lr_by", label: "Schedule goes on by" },
+      { key: "local_optimizer", label: "Local optimizer", help: "SGD, or another class of torch.optim, " +
+        "such as AdamW or Muon." },
+      { key: "local_state", label: "Its state at round end", help: "By default what the method says." },
+      { key: "clip_norm", label: "Largest gradient norm", help: "Any if empty." },
     ],
   },
   {
@@ -106,5 +114,5 @@ export const GROUPS = [
 
 /** Settings that are lists, tables of numbers or a switch: only as JSON. */
 export const AS_JSON = [
-  "classes", "evaluators", "images", "local_lrs", "local_steps_list", "participants", "same_code",
+  "classes", "evaluators", "images", "local_lrs", "local_optimizer_args", "local_steps_list", "participants", "same_code",
 ];
