@@ -164,7 +164,7 @@ def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tu
         TaskError: What is wrong with the task, its model or its data.
     """
     with task_errors(CANNOT):
-        flat = FlatModel(work.model)
+        flat = FlatModel(work.model, offer.config.private)
     samples = len(work.train) if work.train else 0
     how = look_of(offer.config, silo_id, samples, options.autocast)
     return look(work.task, flat, work.train, work.evaluation, how)

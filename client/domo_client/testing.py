@@ -98,7 +98,13 @@ def try_task(
     with TemporaryDirectory() as state, connect(address, silo, state_dir=Path(state)) as joined:
         offer = joined.next_run()
         model = build_model(task, offer.config.seed)
-        notes += look(task, FlatModel(model), train, tests, look_of(offer.config, silo, len(train)))
+        notes += look(
+            task,
+            FlatModel(model, offer.config.private),
+            train,
+            tests,
+            look_of(offer.config, silo, len(train)),
+        )
         sizes = {"samples": len(train), "eval_samples": len(tests) if tests else 0}
         meaning = of_task(task, Path(data), shard, train.dataset, train.items)
         for rnd in joined.rounds(model, offer=offer, meaning=meaning, **sizes):

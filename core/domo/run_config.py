@@ -47,6 +47,7 @@ MOST_EPOCHS = 1e6
 Positive = Annotated[float, Field(gt=0, le=MOST_FACTOR, allow_inf_nan=False)]
 Epochs = Annotated[float, Field(gt=0, le=MOST_EPOCHS, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_TIME_S, allow_inf_nan=False)]
+Pattern = Annotated[str, Field(pattern=r"^[!-~]{1,200}$")]
 OptimizerName = Annotated[str, Field(pattern=r"^[A-Za-z]{1,64}$")]
 OptimizerKey = Annotated[str, Field(pattern=r"^[a-z_]{1,64}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -54,6 +55,8 @@ OptimizerValue = bool | int | Finite | str | tuple[Finite, ...] | None
 SiloId = Annotated[str, Field(pattern=rf"^{NAME}$")]
 UpdateDtype = Literal["float32", "bfloat16", "float16"]
 MOST_EVALUATORS = 1000
+MOST_PATTERNS = 100
+"""Patterns of names of private tensors."""
 MOST_ARGS = 32
 """Arguments of a local optimizer; none has as many."""
 MAX_LICENCE, MAX_STATEMENT = 200, 4000
@@ -183,6 +186,9 @@ class RunConfig(BaseModel):
     local_state: RoundEnd | None = None
     """What becomes of its state when a round ends: reset, average (SGD), or keep; by default what
     the method says, which is reset for all others than SGD."""
+    private: Annotated[tuple[Pattern, ...], Field(max_length=MOST_PATTERNS)] = ()
+    """Patterns of names of tensors that never travel: each silo trains and keeps its own, such as
+    ["*.bn*"] (FedBN) or ["head.*"] (FedPer)."""
     clip_norm: Positive | None = None
     """The largest norm of a gradient; longer ones are scaled down."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
@@ -467,15 +473,17 @@ class RunConfig(BaseModel):
         partial = some or self.on_missing == "proceed"
         return make_kernel(self.method, self.hyperparameters, partial)
 
-    def kept_sizes(self, n: int) -> dict[str, int]:
+    def kept_sizes(self, n: int, private: int = 1) -> dict[str, int]:
         """What a silo keeps from one of its rounds to the next: names and entries of vectors.
 
         Args:
-            n: Parameters of the model.
+            n: Parameters of the model that are shared.
+            private: Entries of `domo.model.private`.
         """
         kernel, sizes = self.kernel, dict[str, int]()
         sizes |= {"residual": n} if self.update_dtype != "float32" else {}
         sizes |= {"control": n} if kernel.control != "none" else {}
+        sizes |= {"private": private} if self.private else {}
         return sizes | (state_sizes(kernel.optimizer, n) if kernel.round_end == "keep" else {})
 
     @property

@@ -83,8 +83,8 @@ class SimulationResult:
         """
         if self.best is None:
             raise ConfigError("no model of this run was tested by what it is judged by")
-        frozen = {Section.FROZEN: self.buffers[Section.FROZEN]}
-        return {Section.TRAINABLE: self.best.x, **self.best.buffers, **frozen}
+        fixed = {s: self.buffers[s] for s in (Section.FROZEN, Section.PRIVATE)}
+        return {Section.TRAINABLE: self.best.x, **self.best.buffers, **fixed}
 
     @property
     def vectors(self) -> dict[Section, Tensor]:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,7 +26,6 @@ from domo.metrics.selection import Jury
 from domo.model.flat import FlatModel
 from domo.model.integers import choose_integers
 from domo.model.layout import BUFFERS, Layout, Section
-from domo.model.model_file import load_model
 from domo.run_config import RunConfig, sort_roster
 from domo.simulated import SimulationResult
 from domo.simulating.state import Held, ModelRecord, RoundRecord, ServerState
@@ -35,7 +33,7 @@ from domo.simulating.visit import Broadcast, SimulatedSilo, gather
 from domo.simulating.visits import Visits
 from domo.tasks.base import Task
 from domo.training.batches import configure_torch
-from domo.training.initial import build_initial, build_model
+from domo.training.initial import build_model, initial_of
 from domo.training.ready import look, look_of
 from domo.training.round_data import LocalResult
 from domo.training.task_errors import task_errors
@@ -96,10 +94,9 @@ def simulate(
     check_all(config.classes, ((s.silo_id, s.meaning) for s in silos))
     configure_torch(config.threads, torch.device(device))
 
-    given = load_model(Path(config.initial_model)) if config.initial_model else None
-    layout, vectors = given[:2] if given else build_initial(task, config.seed)
+    layout, vectors = initial_of(config, task)
     with task_errors(f"the model cannot be put on {device}"):
-        flat = FlatModel(build_model(task, config.seed).to(device))
+        flat = FlatModel(build_model(task, config.seed).to(device), config.private)
     layout.check_same(flat.layout)
     flat.load(Section.FROZEN, vectors[Section.FROZEN])
     x = vectors[Section.TRAINABLE]
@@ -115,7 +112,7 @@ def simulate(
     for note in said_before:
         log.warning("%s", note)
     state = ServerState(x, torch.zeros_like(x), buffers, mbar)
-    frozen = vectors[Section.FROZEN]
+    fixed = {s: vectors[s] for s in (Section.FROZEN, Section.PRIVATE)}
     begin = begin or Held(layout.digest, state, (), {}, None)
     if begin.layout_digest != layout.digest:
         raise ConfigError("the model is not that of the run that was interrupted")
@@ -128,18 +125,18 @@ def simulate(
     where: AbstractContextManager[Visits | Together] = (
         nullcontext(together)
         if together
-        else Visits(config, task, flat, silos, layout, frozen, processes, left, tell)
+        else Visits(config, task, flat, silos, layout, fixed[Section.FROZEN], processes, left, tell)
     )
     with where as visits:
         return _run_rounds(
-            config, layout, frozen, visits, samples, begin, participants, notes, on_model, on_round
+            config, layout, fixed, visits, samples, begin, participants, notes, on_model, on_round
         )
 
 
 def _run_rounds(
     config: RunConfig,
     layout: Layout,
-    frozen: Tensor,
+    fixed: dict[Section, Tensor],
     visits: Visits | Together,
     samples: Mapping[str, int],
     begin: Held,
@@ -198,15 +195,15 @@ def _run_rounds(
             kept |= following  # committed with these silos; the others keep theirs
             if on_round:
                 held = Held(layout.digest, state, tuple(history), dict(kept), best, visits.mode)
-                so_far = _result(visits, layout, frozen, state, list(history), jury, best)
+                so_far = _result(visits, layout, fixed, state, list(history), jury, best)
                 on_round(held, so_far)
-    return _result(visits, layout, frozen, state, history, jury, best, stopped)
+    return _result(visits, layout, fixed, state, history, jury, best, stopped)
 
 
 def _result(
     visits: Visits | Together,
     layout: Layout,
-    frozen: Tensor,
+    fixed: dict[Section, Tensor],
     state: ServerState,
     history: list[ModelRecord],
     jury: Jury,
@@ -219,7 +216,7 @@ def _result(
         state.x,
         state.m,
         state.mbar,
-        state.buffers | {Section.FROZEN: frozen},
+        state.buffers | fixed,
         history,
         state.x_prev,
         primary_metric=jury.metric,

@@ -133,7 +133,7 @@ def submissions(runs: Sequence[RunConfig], sizes: dict[str, int]) -> Iterator[Fi
             if run.initial_model:
                 sizes[name] = Path(run.initial_model).stat().st_size
             else:
-                layout = FlatModel(build_model(task_of(run), run.seed)).layout
+                layout = FlatModel(build_model(task_of(run), run.seed), run.private).layout
                 sizes[name] = sum(layout.num_bytes(section) for section in Section)
         except DomoError as error:
             yield problem(f"{name}: {error}", "mend the run in the file")

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from domo.errors import DivergenceError, DomoError, ProtocolError
 from domo.model.flat import byte_view
+from domo.model.layout import Layout
+from domo.model.private import PRIVATE, private_size
 from domo.outside.text import Public
 from domo.training.round_data import CONTROL, RESIDUAL, LocalResult
 from domo.update_format import encode_result
@@ -113,12 +115,13 @@ class Outbox:
         return update if self._state.kept.has(offer.run_id, made) else None
 
     def begins_with(
-        self, offer: Offer, assignment: Assignment[Announced], n: int
+        self, offer: Offer, assignment: Assignment[Announced], layout: Layout
     ) -> dict[str, Tensor]:
-        """What a round of a model of n parameters begins with but for e_k, by name."""
-        counted, sizes = _counted(offer, assignment), offer.config.kept_sizes(n)
-        sizes.pop(RESIDUAL, None)
-        if assignment.action != "TRAIN" or not sizes or counted is None:
+        """What a round begins with but for e_k, by name."""
+        sizes = offer.config.kept_sizes(layout.num_params, private_size(layout))
+        counted, trains = _counted(offer, assignment), assignment.action == "TRAIN"
+        sizes = {n: s for n, s in sizes.items() if n == PRIVATE or (trains and n != RESIDUAL)}
+        if not sizes or counted is None:
             return {}
         with self._state.kept.reading(offer.run_id, counted) as before:
             if before:

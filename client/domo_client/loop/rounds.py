@@ -212,12 +212,12 @@ class Rounds:
             vectors[VectorId.X],
             vectors.get(VectorId.X_PREV),
             vectors.get(VectorId.MEAN_MOMENTUM),
-            vectors.get(VectorId.CONTROL),
-            self._outbox.begins_with(self._offer, assignment, self._flat.vector.numel()),
             {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
             on_step=self._stepper(progress),
             on_evaluation=lambda sums: self._report_test(r, tested, sums),
             spend=True,
+            c_r=vectors.get(VectorId.CONTROL),
+            kept=self._outbox.begins_with(self._offer, assignment, self._flat.layout),
         )
         self._reporter.failed = False
         self._connection.counts.begin()

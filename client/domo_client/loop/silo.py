@@ -233,7 +233,7 @@ class Silo:
         offer = offer or self.next_run()
         self._watch.follow()
         with task_errors("the model cannot be made ready here"):
-            flat = FlatModel(model)
+            flat = FlatModel(model, offer.config.private)
             frozen = flat.frozen_digest()
         self._offers.check(offer)
         configure_torch(offer.config.threads, flat.vector.device)

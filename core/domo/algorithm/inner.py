@@ -9,6 +9,7 @@ arXiv:2505.23725 (Muon inside); Jordan et al., 2024 (Muon).
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -159,6 +160,7 @@ def local_steps(
     *,
     state: Mapping[str, Tensor],
     mbar_r: Tensor | None = None,
+    own: tuple[Tensor, Sequence[Tensor]] | None = None,
     **around: Any,
 ) -> LocalSteps:
     """What takes the local steps of a round.
@@ -169,7 +171,41 @@ def local_steps(
         params: The parameters.
         state: What this silo has kept of its optimizer; empty: nothing yet.
         mbar_r: Mean local momentum, shape (n,); average rows only.
+        own: The private weights and parameters of the model, as `x` and `params`.
     """
+    if own is not None and own[1]:
+        alone = private_kernel(kernel)
+        few = {key: around[key] for key in ("h", "num_steps", "factor") if key in around}
+        around["beside"] = local_steps(alone, *own, state={}, **few)
+    made = _local_steps(kernel, x, params, state, mbar_r, around)
+    if made.beside is not None:
+        made.add_param_group({"params": made.beside.params})
+    return made
+
+
+def private_kernel(kernel: Kernel) -> Kernel:
+    """How private parameters are trained: by the same steps, with nothing of the federation in."""
+    return replace(
+        kernel,
+        beta=0.0,
+        fusion="none",
+        round_end="reset",
+        rho=0.0,
+        anchor="server",
+        control="none",
+        tells_control=False,
+        clip=None,
+    )
+
+
+def _local_steps(
+    kernel: Kernel,
+    x: Tensor,
+    params: Sequence[Tensor],
+    state: Mapping[str, Tensor],
+    mbar_r: Tensor | None,
+    around: Mapping[str, Any],
+) -> LocalSteps:
     if kernel.optimizer != "SGD":
         return LocalInner(kernel, x, params, state=state, **around)
     own = state.get(STATE["SGD"][0])

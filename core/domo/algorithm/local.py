@@ -51,6 +51,7 @@ class LocalSteps(torch.optim.Optimizer):
         scratch: A vector like `x` that may be overwritten, to need less memory.
         spend: Whether `m_r` may be, too.
         factor: How the step size goes within the round; None: it stays.
+        beside: Steps of other parameters, taken along: those that are private.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class LocalSteps(torch.optim.Optimizer):
         scratch: Tensor | None = None,
         spend: bool = False,
         factor: Factor | None = None,
+        beside: "LocalSteps | None" = None,
     ):
+        self.beside = beside
         self.kernel, self.x, self.params = kernel, x, list(params)
         self.h, self.num_steps, self.num_done = h * kernel.lr_scale, num_steps, 0
         self._counted, self._factor = counted_steps(kernel, num_steps), factor
@@ -74,7 +77,6 @@ class LocalSteps(torch.optim.Optimizer):
         self._scratch, self._out = scratch, m_r if spend else None
         self._correction, self._fused = correction, None if m_r is None else self._fuse(m_r)
         self.shift: list[Tensor] | None = None
-        self._step_supports_amp_scaling = False  # gradients are unscaled before our shift
 
     def _fuse(self, m_r: Tensor) -> Tensor | None:
         """What intra-fusion adds to every gradient; only SGD has it."""
@@ -111,14 +113,20 @@ class LocalSteps(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         grads = [self._dense_grad(p) for p in self.params]
+        others = [] if self.beside is None else [self._dense_grad(p) for p in self.beside.params]
         if self.kernel.clip is not None:
-            clip(grads, self.kernel.clip)
+            clip([*grads, *others], self.kernel.clip)
+        self._advance(grads)
+        if self.beside is not None:
+            self.beside._advance(others)
+        return loss
+
+    def _advance(self, grads: list[Tensor]) -> None:
         if self.shift is not None:
             torch._foreach_add_(grads, self.shift)
         factor = 1.0 if self._factor is None else self._factor(self.num_done)
         self._move(grads, self.h * factor)
         self.num_done += 1
-        return loss
 
     def _check_constants(self) -> None:
         """See that nobody has changed what is the run's."""
@@ -140,7 +148,7 @@ class LocalSteps(torch.optim.Optimizer):
         """As every optimizer does: gradients become None, or zeros."""
         if not set_to_none:
             return super().zero_grad(set_to_none=False)
-        for p in self.params:
+        for p in self.params if self.beside is None else (*self.params, *self.beside.params):
             p.grad = None
         return None
 
@@ -150,12 +158,16 @@ class LocalSteps(torch.optim.Optimizer):
         Raises:
             RoundError: These are further ones.
         """
-        if self.param_groups:
+        if self.param_groups:  # `unscale_` and clippers look here
+            theirs = [] if self.beside is None else self.beside.params
+            if theirs and param_group["params"] is theirs:
+                return self.param_groups.append(self.defaults | param_group)
             raise RoundError(
                 "the local optimizer steps the parameters that the model had as the run began; "
                 "another group would never reach the coordinator"
             )
         self.param_groups.append(self.defaults | param_group)
+        return None
 
     @torch.no_grad()
     def finish(self) -> tuple[Tensor, Tensor | None]:
@@ -222,6 +234,7 @@ class LocalSGD(LocalSteps, torch.optim.SGD):
             weight_decay=self._decay,
             fused=True,
         )
+        self._step_supports_amp_scaling = False  # gradients are unscaled before our shift
         self._constants = (self.h, kernel.mu_l, self._decay)
         if self.m is not None:
             for p, buffer in zip(self.params, self._views(self.m), strict=True):

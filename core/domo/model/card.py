@@ -46,6 +46,7 @@ SYMBOLS = {
     "local_optimizer_args": "",
     "local_state": "",
     "clip_norm": "",
+    "private": "",
     "weights": "omega_k",
     "participation": "S",
     "update_dtype": "",

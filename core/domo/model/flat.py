@@ -1,6 +1,6 @@
 """A module bound to one vector, and what the bytes of vectors are named by."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,7 +9,7 @@ import xxhash
 from torch import Tensor, nn
 
 from domo.errors import StrayParameterError
-from domo.model.layout import Layout, Section, tensors_of
+from domo.model.layout import BUFFERS, Layout, Section, tensors_of
 from domo.model.wrappers import plain, plain_names
 from domo.outside.text import task_error
 
@@ -58,11 +58,16 @@ class FlatModel:
         layout: Where each tensor lies.
         vector: The weights, shape (n,), float32, on the module's device.
         params: The trainable parameters in the vector's order.
+        own_vector: The private weights likewise, shape (q,); q is 0 where the run has none.
+        own_params: The private parameters that are trained, in that one's order.
+        first_private: What a silo's private section is at first, as bytes.
     """
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, private: Sequence[str] = ()):
         self.module = module
-        self.layout = Layout.of(module)
+        plainly = Layout.of(module)
+        self.layout = plainly.with_private(private)
+        self._kinds = {e.name: e.section for e in plainly.entries}
         tensors = tensors_of(module)
         trainable = [tensors[e.name][0] for e in self.layout.section(Section.TRAINABLE)]
         devices = {t.device for t in trainable}
@@ -72,20 +77,19 @@ class FlatModel:
             raise task_error("the model is on the device meta: its parameters have no values")
         _check_apart(self.layout, {e.name: tensors[e.name][0] for e in self.layout.entries})
         self.params = trainable
-        self.vector = torch.cat([p.detach().reshape(-1) for p in trainable])
-        sizes = [p.numel() for p in trainable]
-        for p, view in zip(trainable, torch.split(self.vector, sizes), strict=True):
-            p.data = view.view(p.shape)
-            p.grad = None
-        self._addresses = [p.data_ptr() for p in trainable]
+        mine = [e.name for e in self.layout.section(Section.PRIVATE)]
+        self._mine = [n for n in mine if self._kinds[n] is Section.TRAINABLE]
+        self.own_params = [tensors[name][0] for name in self._mine]
+        self.vector, self.own_vector = _bind(self.params), _bind(self.own_params)
+        self._addresses = [p.data_ptr() for p in (*self.params, *self.own_params)]
         self._own = {e.name: tensors[e.name][0] for e in self.layout.entries}
-        for section in (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER):
-            for e in self.layout.section(section):
-                if not _writable(self._own[e.name]):
-                    self._own[e.name] = torch.clone(
-                        self._own[e.name], memory_format=torch.contiguous_format
-                    )
-                    self._put_back(e.name)
+        for name, kind in self._kinds.items():
+            if kind in BUFFERS and not _writable(self._own[name]):
+                self._own[name] = torch.clone(
+                    self._own[name], memory_format=torch.contiguous_format
+                )
+                self._put_back(name)
+        self.first_private = self.read(Section.PRIVATE)
 
     @contextmanager
     def testing(self) -> Iterator[None]:
@@ -105,19 +109,12 @@ class FlatModel:
         Raises:
             StrayParameterError: Names those that were replaced or moved.
         """
-        if all(p.data_ptr() == a for p, a in zip(self.params, self._addresses, strict=True)):
-            current = {name: t for name, (t, _) in tensors_of(self.module).items()}
-            names = [e.name for e in self.layout.section(Section.TRAINABLE)]
-            if all(current.get(n) is p for n, p in zip(names, self.params, strict=True)):
-                return
+        names = [*(e.name for e in self.layout.section(Section.TRAINABLE)), *self._mine]
         current = {name: t for name, (t, _) in tensors_of(self.module).items()}
-        entries = self.layout.section(Section.TRAINABLE)
-        stray = [
-            e.name
-            for e, p, a in zip(entries, self.params, self._addresses, strict=True)
-            if current.get(e.name) is not p or p.data_ptr() != a
-        ]
-        raise StrayParameterError(stray)
+        every = zip(names, (*self.params, *self.own_params), self._addresses, strict=True)
+        stray = [n for n, p, a in every if current.get(n) is not p or p.data_ptr() != a]
+        if stray:
+            raise StrayParameterError(stray)
 
     @torch.no_grad()
     def load(self, section: Section, values: Tensor) -> None:
@@ -130,7 +127,7 @@ class FlatModel:
             own = self._own[name]
             own.copy_(value)
             here = name in held and held[name][0] is own and not own.requires_grad
-            if section is not Section.FROZEN and not here:
+            if self._kinds[name] in BUFFERS and not here:
                 self._own[name] = own.detach() if own.requires_grad else own
                 self._put_back(name)
 
@@ -143,7 +140,7 @@ class FlatModel:
 
     @torch.no_grad()
     def read(self, section: Section) -> Tensor:
-        """A copy of a section's vector on the CPU: float32, or bytes for integer and frozen.
+        """A copy of a section's vector on the CPU: float32, or bytes for integer, frozen, private.
 
         Raises:
             TaskError: The module's tensors are others than they were.
@@ -174,8 +171,7 @@ class FlatModel:
 
     def _held(self, section: Section) -> list[Tensor]:
         """The tensors of a section as the module holds them now."""
-        held = tensors_of(self.module)
-        sections = {e.name: e.section for e in self.layout.entries}
+        held, sections = tensors_of(self.module), self._kinds
         wanted = {name: _kind(self._own[name], section) for name, section in sections.items()}
         now = {}
         for name, (tensor, kind) in held.items():
@@ -199,6 +195,17 @@ class FlatModel:
     def read_all(self) -> dict[Section, Tensor]:
         """Copies of all sections."""
         return {s: self.read(s) for s in Section}
+
+
+def _bind(params: Sequence[Tensor]) -> Tensor:
+    """A vector in place of the memory of parameters, which are views of it from now on."""
+    if not params:
+        return torch.empty(0)
+    vector = torch.cat([p.detach().reshape(-1) for p in params])
+    for p, view in zip(params, torch.split(vector, [p.numel() for p in params]), strict=True):
+        p.data = view.view(p.shape)
+        p.grad = None
+    return vector
 
 
 def _check_apart(layout: Layout, tensors: Mapping[str, Tensor]) -> None:

@@ -1,18 +1,20 @@
 """A module as vectors: where each tensor lies.
 
-Four sections (DESIGN section 3): *trainable* parameters are the only ones with momentum and the
+Five sections (DESIGN section 3): *trainable* parameters are the only ones with momentum and the
 only ones in an update; *float buffers* (BatchNorm statistics) travel as absolute values and are
 averaged, but for values in which all silos agree; *integer buffers* keep their dtype and are taken
 from the first participant, or from most; *frozen* parameters are sent once, with the initial model,
-where a silo lacks them. Tied weights count once.
+where a silo lacks them; *private* tensors, which a run names by patterns, never travel: each silo
+has its own. Tied weights count once.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -39,6 +41,7 @@ class Section(StrEnum):
     FLOAT_BUFFER = "float_buffer"
     INTEGER_BUFFER = "integer_buffer"
     FROZEN = "frozen"
+    PRIVATE = "private"
 
 
 BUFFERS = (Section.FLOAT_BUFFER, Section.INTEGER_BUFFER)
@@ -114,6 +117,31 @@ class Layout:
         named = [(short[n], t) for n, t in every]
         aliases = {n: kept[id(t)] for n, t in named if id(t) in kept and n not in tensors}
         return Layout(tuple(entries), aliases)
+
+    def with_private(self, patterns: Sequence[str]) -> "Layout":
+        """The same tensors, those whose name fits a pattern (as of a shell) being private.
+
+        Raises:
+            TaskError: A pattern fits none, or nothing would be left to be shared.
+        """
+        if not patterns:
+            return self
+        for pattern in patterns:
+            if not any(fnmatchcase(e.name, pattern) for e in self.entries):
+                some = ", ".join(e.name for e in self.entries[:6])
+                raise task_error(
+                    f"private = {pattern!r} fits no tensor of the model, whose names are such as "
+                    f"{some}"
+                )
+        entries = tuple(
+            replace(e, section=Section.PRIVATE)
+            if any(fnmatchcase(e.name, pattern) for pattern in patterns)
+            else e
+            for e in self.entries
+        )
+        if not any(e.section is Section.TRAINABLE for e in entries):
+            raise task_error("private takes all that is trained: nothing is left to be shared")
+        return Layout(entries, self.aliases)
 
     def section(self, section: Section) -> list[Entry]:
         """The entries of one section, in order."""

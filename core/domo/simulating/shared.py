@@ -13,6 +13,7 @@ from torch import Tensor
 
 from domo.model.flat import byte_view
 from domo.model.layout import Layout, Section
+from domo.model.private import private_size
 from domo.run_config import RunConfig
 from domo.update_format import torch_dtype
 
@@ -40,7 +41,10 @@ def back_spec(config: RunConfig, layout: Layout) -> Spec:
     spec = {"update": (n, dtype)}
     if config.kernel.average:
         spec["momentum"] = (n, dtype)
-    spec |= {name: (size, torch.float32) for name, size in config.kept_sizes(n).items()}
+    spec |= {
+        name: (size, torch.float32)
+        for name, size in config.kept_sizes(n, private_size(layout)).items()
+    }
     return spec | _buffers(layout)
 
 

@@ -111,7 +111,8 @@ def visit(
     eta = config.lr_at(min(r, config.num_rounds - 1))
     numbers = round_numbers(config, silo.silo_id, r, num_steps, eta, sent.inference_scale)
     own = {name: vector for name, vector in kept.items() if name != RESIDUAL}
-    rnd = LocalRound(flat, numbers, sent.x, sent.x_prev, sent.mbar, sent.c, own, sent.buffers)
+    x, given = sent.x, (sent.x_prev, sent.mbar, sent.buffers)
+    rnd = LocalRound(flat, numbers, x, *given, c_r=sent.c, kept=own)
     evaluation = silo.evaluation if config.evaluates_at(r) else None
     where, following = f"round {r + 1}, {silo.silo_id}", dict[str, Tensor]()
     try:

@@ -143,7 +143,7 @@ class _Work:
         given: Silos = unpack(packed)
         self._config, self._task, self._silos = given.config, given.task, given.silos
         configure_torch(given.config.threads)
-        self._flat = FlatModel(build_model(given.task, given.config.seed))
+        self._flat = FlatModel(build_model(given.task, given.config.seed), given.config.private)
         given.layout.check_same(self._flat.layout)
         self._flat.load(Section.FROZEN, given.frozen)
         back = back_spec(given.config, given.layout)

@@ -1,6 +1,6 @@
 """The initial model of a run: a task's module, built under the run's seed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from domo.inputs.images import ImageSettings
 from domo.model.flat import FlatModel
 from domo.model.given import load_given
 from domo.model.layout import Layout, Section
-from domo.model.model_file import save_model
+from domo.model.model_file import load_model, pack, save_model
 from domo.outside.text import task_error
 from domo.run_config import RunConfig
 from domo.seeds import seed_for
@@ -36,8 +36,38 @@ def task_of(config: RunConfig) -> Task:
         return load_task(config.task, config.images, config.classes)
 
 
+def initial_of(config: RunConfig, task: Task) -> tuple[Layout, dict[Section, Tensor]]:
+    """x_0 of a run: as it was given, or its task's model, built under the run's seed.
+
+    Raises:
+        StateError: The file that was given cannot be read.
+        TaskError: The model cannot be trained in a federation, or not with these private parts.
+    """
+    if config.initial_model:
+        return given_initial(Path(config.initial_model), config.private)
+    return build_initial(task, config.seed, private=config.private)
+
+
+def given_initial(path: Path, private: Sequence[str]) -> tuple[Layout, dict[Section, Tensor]]:
+    """x_0 of a file, with what a run has private.
+
+    Raises:
+        StateError: The file cannot be read.
+        TaskError: The patterns do not fit it.
+    """
+    layout, vectors, _ = load_model(path)
+    if not private:
+        return layout, vectors
+    named = {n: t for s, v in vectors.items() for n, t in layout.split(s, v).items()}
+    mine = layout.with_private(private)
+    return mine, pack(mine, {e.name: named[e.name].to(e.torch_dtype) for e in mine.entries})
+
+
 def build_initial(
-    task: Task, seed: int, weights: Mapping[str, Tensor] | None = None
+    task: Task,
+    seed: int,
+    weights: Mapping[str, Tensor] | None = None,
+    private: Sequence[str] = (),
 ) -> tuple[Layout, dict[Section, Tensor]]:
     """x_0 of a task: its model, built under the seed, or given weights in its layout.
 
@@ -47,7 +77,7 @@ def build_initial(
     module = build_model(task, seed)
     if weights is not None and (differs := load_given(module, weights)):
         raise task_error(f"the weights do not fit the task's model: {differs}. {CURE}")
-    return whole(module)
+    return whole(module, private)
 
 
 def about_initial(task_name: str, seed: int, images: ImageSettings | None) -> dict[str, str]:
@@ -65,13 +95,13 @@ def save_initial(module: nn.Module, path: Path | str) -> None:
     save_model(Path(path), *whole(module))
 
 
-def whole(module: nn.Module) -> tuple[Layout, dict[Section, Tensor]]:
+def whole(module: nn.Module, private: Sequence[str] = ()) -> tuple[Layout, dict[Section, Tensor]]:
     """All of a module, as a run may start from.
 
     Raises:
         TaskError: The module cannot be trained in a federation.
     """
-    flat = FlatModel(module)
+    flat = FlatModel(module, private)
     named = flat.layout.split(Section.TRAINABLE, flat.vector)
     for name, values in named.items():
         if not torch.isfinite(values).all():

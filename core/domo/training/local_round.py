@@ -26,6 +26,7 @@ from domo.metrics.table import Measured, Sum, Table, check_measured, check_names
 from domo.model.flat import FlatModel
 from domo.model.floats import trained_floats
 from domo.model.layout import Section
+from domo.model.private import PRIVATE, kept_of, private_of
 from domo.seeds import generator_for, seed_for
 from domo.stages.now import begin, in_stage
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
@@ -48,15 +49,12 @@ class LocalRound:
         x_r: Server model, shape (n,).
         x_prev: x_{r-1}, shape (n,); needed from round 1 on where the kernel `infers`.
         mbar: Mean local momentum, shape (n,); average rows only.
-        c_r: Server control, shape (n,); where the kernel `tells_control`, from round 1 on.
-        kept: What the silo has kept of its last round but for e_k: c_k or h_k, and the state of its
-            optimizer; empty: nothing yet.
         buffers: Server values of float and integer buffers.
-        on_step: Called before each batch with this round and the steps done; returning False
-            abandons the round.
+        on_step: Called before each batch with this round and the steps done; False abandons it.
         on_evaluation: Called after each `evaluate` with all sums of the round.
-        spend: Whether x_prev, and without pre-fusion x_r too, may be overwritten, so that a round
-            needs less memory: two vectors beside the trainer's own.
+        spend: Whether x_prev, and without pre-fusion x_r too, may be overwritten, for less memory.
+        c_r: Server control, shape (n,); where the kernel `tells_control`, from round 1 on.
+        kept: What the silo has kept of its last round but for e_k; empty: nothing yet.
     """
 
     def __init__(
@@ -66,18 +64,19 @@ class LocalRound:
         x_r: Tensor,
         x_prev: Tensor | None = None,
         mbar: Tensor | None = None,
-        c_r: Tensor | None = None,
-        kept: Kept | None = None,
         buffers: Mapping[Section, Tensor] | None = None,
         on_step: Callable[["LocalRound", int], bool] | None = None,
         on_evaluation: Callable[[Measured], None] | None = None,
         spend: bool = False,
+        c_r: Tensor | None = None,
+        kept: Kept | None = None,
     ):
         flat.check()
         flat.load(Section.TRAINABLE, x_r)
         for section, values in (buffers or {}).items():
             flat.load(section, values)
-        for p in flat.params:  # an attempt that failed or was abandoned has left some
+        flat.load(Section.PRIVATE, private_of(flat, kept or {}))
+        for p in (*flat.params, *flat.own_params):  # a failed attempt has left some
             p.grad = None
         self.flat, self.numbers = flat, numbers
         given = (buffers or {}).get(Section.FLOAT_BUFFER)
@@ -85,11 +84,11 @@ class LocalRound:
         self.abandoned = False
         self.metrics: dict[str, float] = {}
         self.evaluation: dict[str, Sum | Table] = {}
-        self._on_evaluation = on_evaluation or (lambda sums: None)
         self._result: LocalResult | None = None
+        self._on_evaluation = on_evaluation or (lambda sums: None)
         self._on_step = on_step or (lambda rnd, done: True)
         device = flat.vector.device
-        self._mbar = mbar.to(device, non_blocking=True) if mbar is not None else None
+        self._mbar = None if mbar is None else mbar.to(device, non_blocking=True)
         self._m_r: Tensor | None = None
         if numbers.kernel.infers and x_prev is not None and numbers.num_steps:
             scale = numbers.inference_scale
@@ -170,8 +169,9 @@ class LocalRound:
                 self.numbers.kernel,
                 self.flat.vector,
                 self.flat.params,
-                state={name: v for name, v in self._kept.items() if name != CONTROL},
+                state={k: v for k, v in self._kept.items() if k not in (CONTROL, PRIVATE)},
                 mbar_r=self._mbar,
+                own=(self.flat.own_vector, self.flat.own_params),
                 h=self.numbers.local_lr,
                 num_steps=max(1, self.num_steps),
                 m_r=self._m_r,
@@ -295,6 +295,6 @@ class LocalRound:
             metrics=dict(self.metrics),
             correction=s,
             pulled=pulled(kernel, h, done),
-            state={name: v.cpu() for name, v in self._opt.kept().items()},
+            state={name: v.cpu() for name, v in self._opt.kept().items()} | kept_of(self.flat),
         )
         return self._result

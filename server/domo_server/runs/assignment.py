@@ -84,6 +84,7 @@ class Assignments:
                 num_rounds=self._config.num_rounds,
                 evaluate=True,
                 vectors=vectors,
+                counted=self._counted.get(silo_id) if self._config.private else None,
             )
         return None
 

@@ -19,6 +19,7 @@ from domo_server.store.checkpoint import (
     Checkpoint,
     export_model,
     load_previous,
+    private_section,
     prune_checkpoints,
 )
 from domo_server.store.kept import best_checkpoint
@@ -149,9 +150,10 @@ class Ending:
         ended = replace(row, state=phase.value, finished_at=finished_at)
         card = make_card(run.store, ended, model.layout.digest)
         path, about = run.folder / MODEL_FILE, metadata_of(card, run.config)
-        export_model(path, model.layout, newest, model.frozen, about)
+        private = private_section(run.folder / "x0.safetensors")
+        export_model(path, model.layout, newest, model.frozen, about, private)
         best = best_checkpoint(run.folder / "checkpoints", row)
         if best is not None and best.round_index != row.rounds_done:
             card = make_card(run.store, of_best(ended), model.layout.digest)
             path, about = run.folder / BEST_FILE, metadata_of(card, run.config)
-            export_model(path, model.layout, best, model.frozen, about)
+            export_model(path, model.layout, best, model.frozen, about, private)

@@ -11,7 +11,7 @@ from domo.model.model_file import open_model, save_model, section_blocks
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.storage import files
-from domo.training.initial import about_initial, build_initial, task_of
+from domo.training.initial import about_initial, build_initial, given_initial, task_of
 from domo_server.events import kinds
 from domo_server.rounds.state import Phase, RoundState
 from domo_server.runs.durable import Durable, set_state
@@ -115,15 +115,19 @@ def _make_x0(config: RunConfig, path: Path) -> None:
     if config.initial_model:
         given = Path(config.initial_model)
         layout, file = open_model(given)
+        layout = layout.with_private(config.private)
         if bad := sum(map(num_non_finite, section_blocks(layout, file, Section.TRAINABLE))):
             raise StateError(f"{bad} parameters in {given} are not finite: no run starts there")
         files.make_folder(path.parent)
+        if config.private:
+            save_model(path, *given_initial(given, config.private), dict(file.metadata))
+            return
         temporary = path.with_name(path.name + ".tmp")
         copyfile(given, temporary)
         files.sync_path(temporary)
         temporary.replace(path)  # its name is synced with that of the checkpoints' folder
     else:
-        layout, vectors = build_initial(task_of(config), config.seed)
+        layout, vectors = build_initial(task_of(config), config.seed, private=config.private)
         save_model(path, layout, vectors, about_initial(config.task, config.seed, config.images))
 
 

@@ -252,12 +252,33 @@ def prune_checkpoints(folder: Path, current: str) -> None:
         path.unlink(missing_ok=True)
 
 
+def private_section(x0: Path) -> Tensor | None:
+    """What is private at the silos, as x_0 has it, as bytes; None: nothing is.
+
+    Raises:
+        StateError: x0 cannot be read.
+    """
+    layout, model = open_model(x0)
+    blocks = list(section_blocks(layout, model, Section.PRIVATE))
+    return torch.cat(blocks) if blocks else None
+
+
 def export_model(
-    path: Path, layout: Layout, state: Checkpoint, frozen: TensorFile | None, about: dict[str, str]
+    path: Path,
+    layout: Layout,
+    state: Checkpoint,
+    frozen: TensorFile | None,
+    about: dict[str, str],
+    private: Tensor | None = None,
 ) -> None:
-    """Write x_r as a complete model, durably: all sections, tied names included."""
+    """Write x_r as a complete model, durably: all sections, tied names included.
+
+    What is private at the silos is as in x_0 (`private_section`): there are no other values here.
+    """
     read = {Section.TRAINABLE: state.reader("x")}
     read |= {s: state.reader(s.value) for s in BUFFERS}
     if frozen is not None:
         read[Section.FROZEN] = frozen.reader(Section.FROZEN.value)
+    if private is not None:
+        read[Section.PRIVATE] = lambda lo, hi: private[lo:hi]
     write_model(path, layout, lambda section, lo, hi: read[section](lo, hi), about)

@@ -17,7 +17,7 @@ from domo_server.runs.card import make_card, of_best
 from domo_server.runs.ending import BEST_FILE, MODEL_FILE
 from domo_server.runs.model import of_its_files
 from domo_server.runs.recovery import committed
-from domo_server.store.checkpoint import FROZEN_FILE, export_model
+from domo_server.store.checkpoint import FROZEN_FILE, export_model, private_section
 from domo_server.store.kept import best_checkpoint
 from domo_server.store.rows import RunRow
 from domo_server.store.store import Store
@@ -110,5 +110,7 @@ def _export(store: Store, folder: Path, row: RunRow, which: Which) -> Path:
         frozen = TensorFile.open(folder / FROZEN_FILE) if has_frozen else None
         for old in path.parent.glob(f"{kind}*.safetensors"):
             old.unlink()
-        export_model(path, layout, state, frozen, metadata_of(card, row.run_config()))
+        about = metadata_of(card, row.run_config())
+        private = private_section(folder / "x0.safetensors")
+        export_model(path, layout, state, frozen, about, private)
     return path

@@ -66,6 +66,7 @@ class Proxy:
         idle_s: A connection without traffic for so long is silently forgotten: what is sent on it
             afterwards vanishes, and nobody is told.
         on_bytes: Called with the count whenever bytes have passed.
+        on_data: Called with the direction and the bytes themselves, before.
     """
 
     def __init__(
@@ -77,13 +78,14 @@ class Proxy:
         rate: float | None = None,
         idle_s: float | None = None,
         on_bytes: Callable[[Count], None] = lambda count: None,
+        on_data: Callable[[int, bytes], None] | None = None,
     ):
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._cuts = [sorted(c) for c in cuts]
         self._flips = [sorted(f) for f in flips]
         self._buckets = None if rate is None else (_Bucket(rate), _Bucket(rate))
-        self._idle_s, self._on_bytes = idle_s, on_bytes
+        self._idle_s, self._on_bytes, self._on_data = idle_s, on_bytes, on_data
         self._lock = threading.Lock()
         self._bytes = [0, 0]
         self.connections = 0
@@ -155,6 +157,8 @@ class Proxy:
                     buckets[direction].take(size)
                     self._clear.wait()
                 passing, cut = self._pass(buffer[:size], direction)
+                if self._on_data is not None:
+                    self._on_data(direction, bytes(buffer[:passing]))
                 sink.sendall(buffer[:passing])
                 self._on_bytes(self.count)
                 if cut:

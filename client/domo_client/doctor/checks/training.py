@@ -59,7 +59,7 @@ def model(setup: Setup, facts: Facts) -> Iterator[Finding]:
         try:
             module = build_model(task_of(_config(name, facts)), 0)
             with task_errors("the model cannot be made ready here"):
-                layout = FlatModel(module).layout
+                layout = FlatModel(module, _config(name, facts).private).layout
         except DomoError as error:
             mend = "see docs/bring-your-model.md; `domo tasks` lists"
             yield problem(f"{name}: {error}", mend, f"{name}: {outside(error)}")
@@ -197,7 +197,7 @@ def dummy_round(setup: Setup, facts: Facts) -> Iterator[Finding]:
 def _steps(setup: Setup, facts: Facts, name: str, work: Work) -> tuple[str, tuple[str, ...]]:
     assert facts.device is not None
     config = _config(name, facts)
-    flat = FlatModel(work.model.to(facts.device))
+    flat = FlatModel(work.model.to(facts.device), config.private)
     numbers = RoundNumbers(
         silo_id=setup.name,
         round_index=0,

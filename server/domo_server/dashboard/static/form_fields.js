@@ -114,5 +114,6 @@ export const GROUPS = [
 
 /** Settings that are lists, tables of numbers or a switch: only as JSON. */
 export const AS_JSON = [
-  "classes", "evaluators", "images", "local_lrs", "local_optimizer_args", "local_steps_list", "participants", "same_code",
+  "classes", "evaluators", "images", "local_lrs", "local_optimizer_args", "local_steps_list", "participants", "private",
+  "same_code",
 ];

@@ -20,7 +20,7 @@ def test_entries_in_order() -> None:
     )
     assert layout.aliases == {"b.weight": "a.weight"}
     assert layout.num_params == 8
-    assert [layout.num_bytes(s) for s in Section] == [32, 8, 11, 4]
+    assert [layout.num_bytes(s) for s in Section] == [32, 8, 11, 4, 0]
     assert layout.entries[4].numel == 1
     assert layout.entries[0].torch_dtype is torch.float16
 

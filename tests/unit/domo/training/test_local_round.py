@@ -378,7 +378,7 @@ def test_a_round_that_only_evaluates_gives_no_batches() -> None:
 
 
 def test_kernels_are_plain_values() -> None:
-    assert numbers().kernel == Kernel(0.5, 0.5, 0.5, 1.0, 0.0, "pre", False)
+    assert numbers().kernel == Kernel(0.5, 0.5, 0.5, 1.0, 0.0, "pre", "reset")
 
 
 def test_what_a_loop_of_ones_own_gives_is_said_in_words() -> None:
