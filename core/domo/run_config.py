@@ -606,12 +606,14 @@ class RunConfig(BaseModel):
         return float(num_samples) if self.weights == "samples" else 1.0
 
     def share_of(self, participants: Sequence[str], samples: Mapping[str, int]) -> float:
-        """The part of all silos that takes part in a round, by their weights.
+        """The part of all silos that takes part in a round, by weights; 1 where nobody needs it.
 
         Args:
             participants: Of the round.
             samples: Training samples of all silos of the run, in roster order.
         """
+        if not (self.kernel.tells_control or self.kernel.server == "dyn"):
+            return 1.0
         weights = {s: self.weight_of(s, num) for s, num in samples.items()}
         return sum(weights[s] for s in participants) / sum(weights.values())
 

@@ -43,7 +43,7 @@ INSIDE: list[dict[str, Any]] = [
             {"method": "DiLoCo", "local_lr": 1e-3, "lr_schedule": "cosine", "lr_by": "step"},
             {"method": "DOMO", "local_optimizer": "Muon", "local_state": "keep"},
             {"method": "FedDyn", "local_optimizer": "RMSprop", "local_lr": 1e-3, "clip_norm": 1.0},
-            {"method": "DOMO", "private": ["6.*"], "update_dtype": "bfloat16"},
+            {"method": "DOMO", "private": ["7.*"], "update_dtype": "bfloat16"},
             {"method": "DOMO-S", "local_state": "keep", "lr_by": "step", "lr_warmup": 1.5},
         )
     )

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[4]
 EITHER = {"roster": "num_silos", "local_steps": "local_epochs"}
 """Keys that say one thing in two ways."""
 
-NOT_ALONE = {"min_silos", "primary_better"}
+NOT_ALONE = {"local_optimizer_args", "min_silos", "primary_better"}
 """Keys that want another one beside them."""
 
 
