@@ -35,7 +35,7 @@ from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader
 from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
-from domo.training.ready import load_tests, load_train, look, look_of
+from domo.training.looking.ready import load_tests, load_train, look, look_of
 from domo.training.task_errors import may_pass, task_errors, told
 from domo.training.task_round import run_task_round
 from domo_client.leftovers import process_as_it_was

@@ -28,7 +28,7 @@ from domo.stages.watch import watched
 from domo.tasks.base import Shard, Task
 from domo.training.batches import BatchLoader, torch_as_it_was
 from domo.training.initial import build_model
-from domo.training.ready import Look, load_tests, load_train, look, look_of
+from domo.training.looking.ready import Look, load_tests, load_train, look, look_of
 from domo.training.task_errors import task_errors
 from domo.training.task_round import run_task_round
 from domo_client.loop.connect import connect

@@ -189,6 +189,11 @@ class RunConfig(BaseModel):
     private: Annotated[tuple[Pattern, ...], Field(max_length=MOST_PATTERNS)] = ()
     """Patterns of names of tensors that never travel: each silo trains and keeps its own, such as
     ["*.bn*"] (FedBN) or ["head.*"] (FedPer)."""
+    personal: Literal["none", "ditto"] = "none"
+    """ditto: beside the run each silo trains a model of its own, held near the server's, and tests
+    it too; for tasks."""
+    personal_prox: Positive = 0.1
+    """lambda, how strongly it is held."""
     clip_norm: Positive | None = None
     """The largest norm of a gradient; longer ones are scaled down."""
     weights: Literal["uniform", "samples"] | dict[str, Positive] = "uniform"
@@ -346,6 +351,11 @@ class RunConfig(BaseModel):
             "lr_milestones",
             "lr_milestones are fractions of num_rounds, in (0, 1]",
         )
+        need(
+            self.personal == "none" or not self.private,
+            "personal",
+            "a personal model is a whole one: private and personal do not go together",
+        )
         plain_lrs = (
             self.lr_schedule == "milestones" and not self.lr_warmup and self.lr_by == "round"
         )
@@ -484,6 +494,7 @@ class RunConfig(BaseModel):
         sizes |= {"residual": n} if self.update_dtype != "float32" else {}
         sizes |= {"control": n} if kernel.control != "none" else {}
         sizes |= {"private": private} if self.private else {}
+        sizes |= {"personal": n} if self.personal != "none" else {}
         return sizes | (state_sizes(kernel.optimizer, n) if kernel.round_end == "keep" else {})
 
     @property

@@ -34,7 +34,7 @@ from domo.simulating.visits import Visits
 from domo.tasks.base import Task
 from domo.training.batches import configure_torch
 from domo.training.initial import build_model, initial_of
-from domo.training.ready import look, look_of
+from domo.training.looking.ready import look, look_of
 from domo.training.round_data import LocalResult
 from domo.training.task_errors import task_errors
 from domo.update_format import decode

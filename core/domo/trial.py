@@ -22,7 +22,7 @@ from domo.tasks import check_images, name_of
 from domo.tasks.base import Shard, Task
 from domo.training.batches import torch_as_it_was
 from domo.training.initial import task_of
-from domo.training.ready import load_tests, load_train, loader
+from domo.training.looking.ready import load_tests, load_train, loader
 
 log = logging.getLogger(__name__)
 

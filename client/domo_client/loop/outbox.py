@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from domo.errors import DivergenceError, DomoError, ProtocolError
+from domo.errors import DivergenceError, DomoError, ProtocolError, TaskError
 from domo.model.flat import byte_view
 from domo.model.layout import Layout
 from domo.model.private import PRIVATE, private_size
 from domo.outside.text import Public
+from domo.training.personal import PERSONAL
 from domo.training.round_data import CONTROL, RESIDUAL, LocalResult
 from domo.update_format import encode_result
 from domo_client.loop.heartbeat import Reporter
@@ -65,7 +66,12 @@ class Outbox:
                 if config.keeps == {RESIDUAL} and counted is not None and not before:
                     self._begins_anew("error feedback", assignment, counted)
                 kept = encode_result(result, before.get(RESIDUAL), config.update_dtype)
-        except (DivergenceError, *SHORT) as error:
+            if kept.keys() != config.keeps:
+                raise TaskError(
+                    f'personal = "{config.personal}" is for tasks: in a loop of its own a silo '
+                    "trains its personal model by itself"
+                )
+        except (DivergenceError, TaskError, *SHORT) as error:
             self.has_unsaved = False
             self._reporter.fail(error)
             return REFUSED, str(error)
@@ -120,7 +126,9 @@ class Outbox:
         """What a round begins with but for e_k, by name."""
         sizes = offer.config.kept_sizes(layout.num_params, private_size(layout))
         counted, trains = _counted(offer, assignment), assignment.action == "TRAIN"
-        sizes = {n: s for n, s in sizes.items() if n == PRIVATE or (trains and n != RESIDUAL)}
+        sizes = {
+            n: s for n, s in sizes.items() if n in (PRIVATE, PERSONAL) or (trains and n != RESIDUAL)
+        }
         if not sizes or counted is None:
             return {}
         with self._state.kept.reading(offer.run_id, counted) as before:

@@ -215,7 +215,7 @@ class Rounds:
             {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
             on_step=self._stepper(progress),
             on_evaluation=lambda sums: self._report_test(r, tested, sums),
-            spend=True,
+            spend=config.personal == "none",  # which begins from x_r anew
             c_r=vectors.get(VectorId.CONTROL),
             kept=self._outbox.begins_with(self._offer, assignment, self._flat.layout),
         )

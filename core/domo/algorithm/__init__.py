@@ -28,7 +28,7 @@ Source: Xu and Huang, AAAI-22, Algorithm 1; docs/algorithm.md maps each line.
 """
 
 from domo.algorithm.control import correction, following, pulled
-from domo.algorithm.inner import LocalInner, check_optimizer, local_steps
+from domo.algorithm.inner import LocalInner, check_optimizer, local_steps, personal_kernel
 from domo.algorithm.local import Factor, LocalSGD, LocalSteps, infer_momentum, infer_momentum_
 from domo.algorithm.server import (
     Vectors,
@@ -61,6 +61,7 @@ __all__ = [
     "inference_scale",
     "local_steps",
     "num_non_finite",
+    "personal_kernel",
     "pulled",
     "reference_steps",
     "server_block",

@@ -198,6 +198,11 @@ def private_kernel(kernel: Kernel) -> Kernel:
     )
 
 
+def personal_kernel(kernel: Kernel, strength: float) -> Kernel:
+    """The same, held near a model that is given: -strength*x_r comes as FedDyn's -h_k does."""
+    return replace(private_kernel(kernel), rho=strength, anchor="given", control="dyn")
+
+
 def _local_steps(
     kernel: Kernel,
     x: Tensor,

@@ -182,6 +182,8 @@ def _why_not(config: RunConfig, task: Task, flat: FlatModel, sent: Broadcast) ->
         return f"local_optimizer is {kernel.optimizer}, and is SGD for batched silos"
     if kernel.round_end == "keep" or kernel.clip is not None or config.private:
         return "private tensors, local_state = keep and clip_norm are one silo's"
+    if config.personal != "none":
+        return "a personal model is one silo's"
     if config.update_dtype != "float32":
         return f"update_dtype is {config.update_dtype}, and is float32 for batched silos"
     if getattr(task, "on_gradients", None) is not None:

@@ -35,7 +35,8 @@ class Kernel:
         step_norm: `per_silo`, `delta` or `nova`.
         lr_scale: Factor on eta (1 except for FedCM).
         rho: Proximal coefficient.
-        anchor: Of the proximal term; `server` where there is none.
+        anchor: Of the proximal term; `server` where there is none; `given`, where the constant
+            part comes from elsewhere.
         server: What the server does with D; the three below are 0 where it is not adaptive.
         slr: Step of an adaptive server, whose alpha is 1.
         b2: Decay of v; 0 for Adagrad, which has none.

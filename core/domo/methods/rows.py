@@ -6,7 +6,7 @@ from typing import Literal
 Fusion = Literal["none", "pre", "intra"]
 RoundEnd = Literal["reset", "average", "keep"]
 StepNorm = Literal["per_silo", "delta", "nova"]
-Anchor = Literal["server", "start"]
+Anchor = Literal["server", "start", "given"]
 ServerStep = Literal["momentum", "adam", "yogi", "adagrad", "dyn", "exp"]
 Control = Literal["none", "scaffold", "dyn"]
 

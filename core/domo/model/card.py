@@ -47,12 +47,23 @@ SYMBOLS = {
     "local_state": "",
     "clip_norm": "",
     "private": "",
+    "personal": "",
+    "personal_prox": "lambda",
     "weights": "omega_k",
     "participation": "S",
     "update_dtype": "",
 }
 """Settings that decide what is computed, with the paper's letters."""
-QUIET = ("lr_schedule", "lr_floor", "lr_warmup", "lr_by", "local_optimizer", "local_optimizer_args")
+QUIET = (
+    "personal",
+    "personal_prox",
+    "lr_schedule",
+    "lr_floor",
+    "lr_warmup",
+    "lr_by",
+    "local_optimizer",
+    "local_optimizer_args",
+)
 """Those that are not worth a line where nobody has set them."""
 STATED = ("licence", "data_licence", "intended_use", "limits", "notes")
 """Settings that only the card uses."""

@@ -10,6 +10,8 @@ from domo.model.layout import Layout, Section
 
 PRIVATE = "private"
 """Name of it among what a silo keeps."""
+OTHERS = frozenset({"residual", "control", PRIVATE, "personal"})
+"""Names among what a silo keeps that are not of the state of its optimizer."""
 
 
 def private_size(layout: Layout) -> int:

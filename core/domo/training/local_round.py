@@ -11,22 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from domo.algorithm import (
-    LocalSteps,
-    correction,
-    infer_momentum,
-    infer_momentum_,
-    local_steps,
-    num_non_finite,
-    pulled,
-)
+from domo import algorithm
+from domo.algorithm import LocalSteps, infer_momentum, infer_momentum_, num_non_finite
 from domo.errors import DivergenceError, IncompleteRoundError, RoundError
 from domo.metrics.numbers import numbers_of
 from domo.metrics.table import Measured, Sum, Table, check_measured, check_names, finite_of, more
 from domo.model.flat import FlatModel
 from domo.model.floats import trained_floats
 from domo.model.layout import Section
-from domo.model.private import PRIVATE, kept_of, private_of
+from domo.model.private import OTHERS, kept_of, private_of
 from domo.seeds import generator_for, seed_for
 from domo.stages.now import begin, in_stage
 from domo.training.batches import BatchLoader, random_plan, seed_torch, to_device
@@ -97,9 +90,9 @@ class LocalRound:
             before = x_prev.to(device, non_blocking=True)
             infer = infer_momentum_ if spend or before is not x_prev else infer_momentum
             self._m_r = infer(before, flat.vector, scale)
-        self._kept, told = kept or {}, c_r if numbers.kernel.tells_control else self._m_r
-        sides = [None if t is None else t.to(device) for t in (told, self._kept.get(CONTROL))]
-        self._correction = correction(numbers.kernel, *sides)
+        self.kept, told = kept or {}, c_r if numbers.kernel.tells_control else self._m_r
+        sides = [None if t is None else t.to(device) for t in (told, self.kept.get(CONTROL))]
+        self._correction = algorithm.correction(numbers.kernel, *sides)
         mine = spend and x_r.device == device and numbers.kernel.fusion != "pre"
         self._scratch = x_r if mine else None
         self._opt: LocalSteps | None = None
@@ -109,6 +102,10 @@ class LocalRound:
     def model(self) -> nn.Module:
         """The module being trained."""
         return self.flat.module
+
+    def goes_on(self) -> bool:
+        """Whether the round is still wanted."""
+        return self._on_step(self, self._opt.num_done if self._opt else 0)
 
     @property
     def round_index(self) -> int:
@@ -165,11 +162,11 @@ class LocalRound:
         """The local step of the run's method. Make it after the model is in place."""
         if self._opt is None:
             self.flat.check()
-            self._opt = local_steps(
+            self._opt = algorithm.local_steps(
                 self.numbers.kernel,
                 self.flat.vector,
                 self.flat.params,
-                state={k: v for k, v in self._kept.items() if k not in (CONTROL, PRIVATE)},
+                state={k: v for k, v in self.kept.items() if k not in OTHERS},
                 mbar_r=self._mbar,
                 own=(self.flat.own_vector, self.flat.own_params),
                 h=self.numbers.local_lr,
@@ -294,7 +291,7 @@ class LocalRound:
             num_steps=done,
             metrics=dict(self.metrics),
             correction=s,
-            pulled=pulled(kernel, h, done),
+            pulled=algorithm.pulled(kernel, h, done),
             state={name: v.cpu() for name, v in self._opt.kept().items()} | kept_of(self.flat),
         )
         return self._result

@@ -31,6 +31,7 @@ class RoundNumbers:
         evaluates: Whether x_r is to be tested.
         drop_last: Whether a short last batch of a pass is left out.
         factor: How eta goes within the round; None: it stays.
+        personal_prox: How strongly a personal model is held near x_r; 0: there is none.
     """
 
     silo_id: str
@@ -45,6 +46,7 @@ class RoundNumbers:
     evaluates: bool = True
     drop_last: bool = False
     factor: Callable[[int], float] | None = None
+    personal_prox: float = 0.0
 
 
 def round_numbers(
@@ -80,6 +82,7 @@ def round_numbers(
         evaluates=evaluates,
         drop_last=config.drop_last,
         factor=config.lr_factor(round_index, num_steps) if num_steps else None,
+        personal_prox=config.personal_prox if config.personal != "none" else 0.0,
     )
 
 

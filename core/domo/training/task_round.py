@@ -12,6 +12,7 @@ from domo.stages.now import in_stage
 from domo.tasks.base import Task
 from domo.training.batches import BatchLoader
 from domo.training.local_round import LocalRound
+from domo.training.personal import PERSONAL, PREFIX, Personal
 from domo.training.round_data import LocalResult
 
 
@@ -46,10 +47,31 @@ def _round(
     evaluation: BatchLoader | None,
     autocast_dtype: torch.dtype | None,
 ) -> LocalResult | None:
+    personal = Personal(rnd) if rnd.numbers.personal_prox else None
     if evaluation is not None and len(evaluation):
         rnd.evaluate(task.evaluate, evaluation.sequential())
+        if personal is not None:
+            personal.evaluate(task, evaluation)
     if not rnd.num_steps or train is None:
         return None
+    loss = _steps(task, rnd, train, autocast_dtype)
+    if loss is None:
+        return None
+    rnd.log(loss=loss)
+    result = rnd.finish()
+    if personal is not None:
+        loss = _steps(task, personal.round(), train, autocast_dtype)
+        if loss is None:
+            return None
+        result.metrics[f"{PREFIX}loss"] = loss
+        result.state[PERSONAL] = personal.left()
+    return result
+
+
+def _steps(
+    task: Task, rnd: LocalRound, train: BatchLoader, autocast_dtype: torch.dtype | None
+) -> float | None:
+    """All local steps of a round; their mean loss, or None where the round was abandoned."""
     opt = rnd.optimizer()
     rnd.model.train()
     plan, on_gradients = getattr(task, "batch_plan", None), getattr(task, "on_gradients", None)
@@ -75,5 +97,4 @@ def _round(
     loss_mean = float(total) / rnd.num_steps if total is not None else math.nan
     if not math.isfinite(loss_mean):
         raise DivergenceError("the training loss is not finite; try a smaller local_lr", 1)
-    rnd.log(loss=loss_mean)
-    return rnd.finish()
+    return loss_mean

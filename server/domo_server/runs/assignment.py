@@ -42,6 +42,7 @@ class Assignments:
         self._participants, self._model = participants, model
         self._evaluations = evaluations
         self._counted: dict[str, Counted] = {}
+        self._tests_with_its_own = bool(config.private) or config.personal != "none"
 
     def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for what they keep."""
@@ -84,7 +85,7 @@ class Assignments:
                 num_rounds=self._config.num_rounds,
                 evaluate=True,
                 vectors=vectors,
-                counted=self._counted.get(silo_id) if self._config.private else None,
+                counted=self._counted.get(silo_id) if self._tests_with_its_own else None,
             )
         return None
 

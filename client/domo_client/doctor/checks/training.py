@@ -26,7 +26,7 @@ from domo.tasks import is_named, load_task
 from domo.training.batches import configure_torch
 from domo.training.initial import build_model, task_of
 from domo.training.local_round import LocalRound
-from domo.training.ready import Look, look
+from domo.training.looking.ready import Look, look
 from domo.training.round_data import RoundNumbers
 from domo.training.task_errors import LoadError, task_errors, told
 from domo.training.task_round import run_task_round

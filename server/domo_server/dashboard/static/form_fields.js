@@ -41,6 +41,8 @@ export const GROUPS = [
       { key: "local_optimizer", label: "Local optimizer", help: "SGD, or another class of torch.optim, " +
         "such as AdamW or Muon." },
       { key: "local_state", label: "Its state at round end", help: "By default what the method says." },
+      { key: "personal", label: "Personal models", help: "ditto: each silo also trains a model of its own." },
+      { key: "personal_prox", label: "Held near the server's", help: "lambda of Ditto." },
       { key: "clip_norm", label: "Largest gradient norm", help: "Any if empty." },
     ],
   },

@@ -10,7 +10,7 @@ from domo.errors import TaskError
 from domo.metrics import Sum
 from domo.metrics.names import main_names
 from domo.model.flat import FlatModel
-from domo.training.ready import Look, load_tests, look
+from domo.training.looking.ready import Look, load_tests, look
 from tests.support.played.one_round import DATA, local_round, train
 from tests.support.tasks.measured import MeasuredDigits
 

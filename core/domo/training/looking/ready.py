@@ -26,8 +26,8 @@ from domo.stages.now import in_stage
 from domo.tasks.base import Shard, Task
 from domo.training.batches import EVAL_BATCH, BatchLoader, seed_torch, to_device
 from domo.training.local_round import LocalRound
-from domo.training.own_order import lone_batch, look_at_plan
-from domo.training.reach import check_loss, parameters_of
+from domo.training.looking.own_order import lone_batch, look_at_plan
+from domo.training.looking.reach import check_loss, parameters_of
 from domo.training.round_data import RoundNumbers
 from domo.training.task_errors import check_first, task_errors, text_of
 from domo.training.task_round import autocast

@@ -1,0 +1,1 @@
+"""What is looked at once, before the first round."""
