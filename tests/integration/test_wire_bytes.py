@@ -83,7 +83,11 @@ def measure(
 
 @pytest.mark.parametrize(
     ("method", "vectors"),
-    [("DOMO", 1), ("DOMO-S", 1), ("FedAvg", 1), ("FedAvgLM", 2), ("FedAvgSLM", 2)],
+    [
+        *[(method, 1) for method in ("DOMO", "DOMO-S", "FedAvg")],
+        *[(method, 1) for method in ("SCAFFOLD", "FedDyn", "FedAdam", "FedProx")],
+        *[(method, 2) for method in ("FedAvgLM", "FedAvgSLM")],
+    ],
 )
 def test_a_round_costs_its_vectors_and_one_percent(
     method: str, vectors: int, tmp_path: Path

@@ -124,6 +124,15 @@ class Cell:
         return f"{self.panel} | {self.row} | seed {self.seed}"
 
 
+class Variant(BaseModel):
+    """A row with a name and settings of its own, such as a method with another optimizer inside."""
+
+    model_config = STRICT
+
+    name: str
+    set: Settings
+
+
 class Recipe(BaseModel):
     """A table or a figure.
 
@@ -135,7 +144,8 @@ class Recipe(BaseModel):
         drawn: How its plot looks.
         seeds: Of each row of each panel.
         methods: Rows are these methods; or
-        grid: rows are all combinations of these values of constants.
+        grid: rows are all combinations of these values of constants; or
+        variants: rows are these.
         panels: In order.
         scales: Settings of all runs at a scale.
         by_method: Scale to method to settings.
@@ -152,6 +162,7 @@ class Recipe(BaseModel):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0, 1, 2)
     methods: tuple[str, ...] = ()
     grid: dict[str, tuple[float, ...]] = {}
+    variants: tuple[Variant, ...] = ()
     panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
     scales: dict[Scale, Settings]
     by_method: dict[Scale, dict[str, Settings]] = {}
@@ -161,8 +172,9 @@ class Recipe(BaseModel):
     def _relations(self) -> Self:
         for panel in self.panels:
             grid = panel.grid or self.grid
-            if bool(self.methods) == bool(grid):
-                raise ValueError(f"rows of {panel.name!r}: give methods or a grid, and not both")
+            if sum(map(bool, (self.methods, grid, self.variants))) != 1:
+                text = "give methods, or a grid, or variants"
+                raise ValueError(f"rows of {panel.name!r}: {text}")
             if odd := sorted(grid.keys() - SYMBOLS.keys()):
                 raise ValueError(f"a grid is over {', '.join(SYMBOLS)}, not over {odd[0]}")
             names = [row.name for row in self.rows(panel)]
@@ -177,6 +189,8 @@ class Recipe(BaseModel):
         """The rows of a panel in order."""
         for method in self.methods:
             yield Row(method, {"method": method}, {})
+        for variant in self.variants:
+            yield Row(variant.name, variant.set, {})
         grid = {} if self.methods else panel.grid or self.grid
         for values in itertools.product(*grid.values()) if grid else ():
             at = dict(zip(grid, values, strict=True))

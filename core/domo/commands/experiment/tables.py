@@ -58,7 +58,7 @@ def printed(number: Printed | None) -> str:
 
 def tables(r: Results) -> list[Table]:
     """One for methods, or one a panel for a grid."""
-    if r.recipe.methods:
+    if r.recipe.methods or r.recipe.variants:
         return [_methods(r)]
     made = []
     for panel in r.recipe.panels:
@@ -76,15 +76,16 @@ def _best(r: Results, panel: str) -> str | None:
 
 
 def _methods(r: Results) -> Table:
-    head, columns, bold = ["method"], [list(r.recipe.methods)], set()
+    rows = [row.name for row in r.rows(r.recipe.panels[0].name)]
+    head, columns, bold = ["method"], [rows], set()
     for panel in r.recipe.panels:
         best = _best(r, panel.name)
-        bold |= {(i, len(head)) for i, m in enumerate(r.recipe.methods) if m == best}
+        bold |= {(i, len(head)) for i, m in enumerate(rows) if m == best}
         head.append(panel.name)
-        columns.append([ours(r, panel.name, m) for m in r.recipe.methods])
+        columns.append([ours(r, panel.name, m) for m in rows])
         if panel.printed:
             head.append("printed")
-            columns.append([printed(panel.printed.get(m)) for m in r.recipe.methods])
+            columns.append([printed(panel.printed.get(m)) for m in rows])
     return Table("test accuracy, %", head, list(zip(*columns, strict=True)), frozenset(bold))
 
 
