@@ -1,14 +1,15 @@
-"""What a local step of DOMO and DOMO-S costs beside stock momentum SGD.
+"""What a local step of each method costs beside stock torch: momentum SGD, AdamW, Muon.
 
     python benchmarks/local_step.py [--json out.json] [--device cuda] [--repetitions 40]
 
 Each repetition takes one step of every optimizer, in rotating order, on its own copy of the model,
 so that whatever else the machine does meets all of them alike. A step is zero_grad, forward,
 backward and opt.step(); the optimizer's part is timed inside it. A ratio is the median over the
-repetitions of (this optimizer / stock SGD of the same repetition). Stock SGD's fused form, which
-`LocalSGD` builds on, is shown too: what DOMO costs beyond it is the cost of momentum fusion.
+repetitions of (this optimizer / stock of the same repetition). Stock SGD's fused form, which
+`LocalSGD` builds on, is shown too: what DOMO costs beyond it is the cost of momentum fusion. What
+has AdamW or Muon inside is beside stock AdamW (fused) and stock Muon (SGD for what is no matrix).
 
-The aim: a whole step of DOMO costs at most 1.02 of stock, and of DOMO-S at most 1.05.
+The aim: a whole step of DOMO costs at most 1.02 of stock, and of all others at most 1.05.
 """
 
 import argparse
@@ -18,27 +19,33 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from domo.algorithm import LocalSGD
+from domo.algorithm import local_steps
 from domo.methods import Hyperparameters, make_kernel
 from domo.model.flat import FlatModel
 from domo.tasks.models import resnet20, vgg16
 
 MODELS: dict[str, Callable[[], nn.Module]] = {"VGG-16": vgg16, "ResNet-20": resnet20}
 STOCK, FUSED = "SGD(momentum, foreach)", "SGD(momentum, fused)"
-METHODS = ("DOMO", "DOMO-S")
+ADAMW, MUON = "AdamW(fused)", "Muon and SGD"
+METHODS = (
+    *((m, m, "SGD", STOCK) for m in ("DOMO", "DOMO-S", "FedProx", "SCAFFOLD-LM-Z", "FedDyn-LM-Z")),
+    *((f"{m}, AdamW", m, "AdamW", ADAMW) for m in ("FedAvg", "DOMO", "FedProx")),
+    *((f"{m}, Muon", m, "Muon", MUON) for m in ("FedAvg", "DOMO")),
+)
+"""Name, method, what is inside, and what it is beside."""
 LOCAL_LR, WEIGHT_DECAY, NUM_CLASSES = 1e-4, 5e-4, 10
 
 
 @dataclass
 class Row:
-    """One optimizer on one model; medians in ms, and ratios to stock SGD."""
+    """One optimizer on one model; medians in ms, and ratios to its stock."""
 
     model: str
     optimizer: str
@@ -50,10 +57,11 @@ class Row:
 
 @dataclass
 class Contender:
-    """A model and its optimizer, and the times measured so far in seconds."""
+    """A model, its optimizer, what it is beside, and the times measured so far in seconds."""
 
     module: nn.Module
     opt: torch.optim.Optimizer
+    beside: str
     steps: list[float]
     optimizer_parts: list[float]
 
@@ -71,21 +79,50 @@ def contenders(module: nn.Module, num_steps: int) -> dict[str, Contender]:
             foreach=name == STOCK,
             fused=name == FUSED,
         )
-        out[name] = Contender(plain, stock, [], [])
-    for method in METHODS:
+        out[name] = Contender(plain, stock, STOCK, [], [])
+    plain = copy.deepcopy(module)
+    adamw = torch.optim.AdamW(plain.parameters(), lr=LOCAL_LR, fused=True)
+    out[ADAMW] = Contender(plain, adamw, ADAMW, [], [])
+    plain = copy.deepcopy(module)
+    out[MUON] = Contender(plain, Muon(plain), MUON, [], [])
+    for name, method, inside, beside in METHODS:
         flat = FlatModel(copy.deepcopy(module))
-        opt = LocalSGD(
-            make_kernel(method, hp),
+        some = torch.randn_like(flat.vector) * 1e-3
+        decay = WEIGHT_DECAY if inside == "SGD" else 0.0
+        kernel = make_kernel(method, replace(hp, local_optimizer=inside, weight_decay=decay))
+        opt = local_steps(
+            kernel,
             flat.vector,
             flat.params,
+            state={},
             h=LOCAL_LR,
             num_steps=num_steps,
-            m_r=torch.randn_like(flat.vector) * 1e-3,
+            m_r=some if kernel.fusion != "none" else None,
+            correction=some if kernel.control != "none" else None,
         )
         with torch.no_grad():
             opt.begin()
-        out[method] = Contender(flat.module, opt, [], [])
+        out[name] = Contender(flat.module, opt, beside, [], [])
     return out
+
+
+class Muon(torch.optim.Optimizer):
+    """Stock Muon for what is a matrix, or can be seen as one, and stock SGD for the rest."""
+
+    def __init__(self, module: nn.Module):
+        params = list(module.parameters())
+        super().__init__(params, {"lr": LOCAL_LR})
+        self._pairs = [(p, p.detach().flatten(1) if p.ndim > 2 else p.detach()) for p in params]
+        matrices = [m for _, m in self._pairs if m.ndim == 2]
+        rest = [m for _, m in self._pairs if m.ndim != 2]
+        self._inner = [torch.optim.Muon(matrices, lr=LOCAL_LR), torch.optim.SGD(rest, lr=LOCAL_LR)]
+
+    def step(self) -> None:  # type: ignore[override]
+        """As stock."""
+        for p, m in self._pairs:
+            m.grad = None if p.grad is None else p.grad.view_as(m)
+        for inner in self._inner:
+            inner.step()
 
 
 def one_step(c: Contender, images: Tensor, labels: Tensor, wait: Callable[[], None]) -> None:
@@ -118,7 +155,6 @@ def measure(name: str, device: torch.device, batch_size: int, repetitions: int) 
             for c in competing.values():
                 c.steps.clear()
                 c.optimizer_parts.clear()
-    stock = competing[STOCK]
 
     def ratio(mine: list[float], theirs: list[float]) -> float:
         return statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
@@ -129,8 +165,8 @@ def measure(name: str, device: torch.device, batch_size: int, repetitions: int) 
             optimizer=method,
             step_ms=1e3 * statistics.median(c.steps),
             optimizer_ms=1e3 * statistics.median(c.optimizer_parts),
-            step_ratio=ratio(c.steps, stock.steps),
-            optimizer_ratio=ratio(c.optimizer_parts, stock.optimizer_parts),
+            step_ratio=ratio(c.steps, competing[c.beside].steps),
+            optimizer_ratio=ratio(c.optimizer_parts, competing[c.beside].optimizer_parts),
         )
         for method, c in competing.items()
     ]

@@ -64,7 +64,8 @@ class Outbox:
         try:
             with self._state.kept.reading(offer.run_id, counted) as before:
                 if config.keeps == {RESIDUAL} and counted is not None and not before:
-                    self._begins_anew("error feedback", assignment, counted)
+                    text = f"error feedback begins anew in round {assignment.round_index + 1}"
+                    self._reporter.tell(Public(f"{text}: {_gone(counted)}"))
                 kept = encode_result(result, before.get(RESIDUAL), config.update_dtype)
             if kept.keys() != config.keeps:
                 raise TaskError(
@@ -134,23 +135,13 @@ class Outbox:
         with self._state.kept.reading(offer.run_id, counted) as before:
             if before:
                 return {name: before[name](0, size) for name, size in sizes.items()}
+        text = f"what {offer.config.method} keeps begins anew in round {assignment.round_index + 1}"
         so = (
             ". The corrections of all silos cancel out no more, and the model may end elsewhere: a "
             "run that counts is begun again"
         )
-        what = f"what {offer.config.method} keeps"
-        self._begins_anew(what, assignment, counted, so if CONTROL in sizes else "")
+        self._reporter.tell(Public(f"{text}: {_gone(counted)}{so if CONTROL in sizes else ''}"))
         return {}
-
-    def _begins_anew(
-        self, what: str, assignment: Assignment[Announced], counted: Counted, so: str = ""
-    ) -> None:
-        text = (
-            f"{what} begins anew in round {assignment.round_index + 1}: what the update of round "
-            f"{counted.round_index + 1} left is not in this silo's state folder, as after an older "
-            f"copy of it, or of the coordinator's state, was restored{so}"
-        )
-        self._reporter.tell(Public(text))
 
     def send_again(self, update: PendingUpdate) -> bool:
         """Send such an update; whether that is all that the round needs."""
@@ -186,3 +177,10 @@ def basis(offer: Offer, assignment: Assignment[Announced]) -> str:
 def _counted(offer: Offer, assignment: Assignment[Announced]) -> Counted | None:
     """The update whose vectors this silo begins the round with, in a run that keeps some."""
     return assignment.counted if offer.config.keeps else None
+
+
+def _gone(counted: Counted) -> str:
+    return (
+        f"what the update of round {counted.round_index + 1} left is not in this silo's state "
+        "folder, as after an older copy of it, or of the coordinator's state, was restored"
+    )
