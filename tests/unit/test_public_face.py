@@ -86,7 +86,9 @@ def blocks(page: Path) -> list[str]:
 
 
 SNIPPETS = {f"{p.name} {i}": text for p in PAGES for i, text in enumerate(blocks(p))}
-SNIPPETS |= {p.name: p.read_text("utf-8") for p in (ROOT / "examples").rglob("*.py")}
+SNIPPETS |= {
+    str(p.relative_to(ROOT)): p.read_text("utf-8") for p in (ROOT / "examples").rglob("*.py")
+}
 
 
 @pytest.mark.parametrize(("name", "public"), FACES.items(), ids=list(FACES))

@@ -21,6 +21,7 @@ from domo.batched.how import AS_EXACT, Mode
 from domo.errors import ConfigError
 from domo.methods import PAPER_METHODS, canonical_name
 from domo.metrics.names import primary_of
+from domo.ops.console import say
 from domo.ops.words import counted
 from domo.run_config import RunConfig
 from domo.simulating.state import ModelRecord
@@ -110,6 +111,24 @@ def parse_methods(text: str) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"--compare {text!r}: give `all`, or each method once, with commas")
     return names
+
+
+def that_fit(config: RunConfig, text: str) -> tuple[str, ...]:
+    """The methods of `--compare` that go with a run's settings; of `all` it says which do not.
+
+    Raises:
+        ConfigError: As `parse_methods`; or a method that was named does not go with them.
+    """
+    fit = []
+    for method in parse_methods(text):
+        try:
+            config.model_copy(update={"method": method}).kernel  # noqa: B018 - it is made
+            fit.append(method)
+        except ConfigError as error:
+            if text.strip().lower() != "all":
+                raise
+            say(f"{method} is left out: {error}")
+    return tuple(fit)
 
 
 def compare(

@@ -138,7 +138,7 @@ def simulate(
     from domo.batched.how import How
     from domo.commands import run_flags
     from domo.commands import simulate as simulate_command
-    from domo.commands.compare import parse_methods
+    from domo.commands.compare import that_fit
     from domo.commands.comparison import run_comparison
     from domo.sweeps.cells import Setting
 
@@ -193,7 +193,7 @@ def simulate(
         place = out or Path("runs") / setting.config.title
         simulate_command.run_single(setting, place, side_by_side, again, resume)
         return
-    methods = parse_methods(compare) if compare else (chosen.method,)
+    methods = that_fit(chosen, compare) if compare else (chosen.method,)
     place = out or Path("runs") / f"compare-{chosen.task.replace(':', '.')}"
     run_comparison(setting, methods, several, jobs, place, again, resume, on)
 

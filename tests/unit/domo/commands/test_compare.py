@@ -17,6 +17,7 @@ from domo.commands.compare import (
     markdown,
     parse_methods,
     rich_table,
+    that_fit,
     to_json,
 )
 from domo.commands.plot import _spread, plot
@@ -145,3 +146,12 @@ def test_method_lists():
             parse_methods(wrong)
     with pytest.raises(ConfigError, match="did you mean 'DOMO'"):
         parse_methods("DOMOO")
+
+
+def test_methods_that_do_not_go_with_a_run_are_left_out_of_all_and_refused_by_name(capsys) -> None:
+    config = RunConfig(task="digits", num_rounds=2, local_optimizer="AdamW")
+    assert that_fit(config, "all") == tuple(m for m in PAPER_METHODS if m != "DOMO-S")
+    said = "DOMO-S is left out: DOMO-S fuses in every step of SGD; with AdamW inside take DOMO"
+    assert said in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(ConfigError, match="DOMO-S fuses in every step"):
+        that_fit(config, "DOMO,DOMO-S")
