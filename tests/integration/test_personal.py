@@ -15,6 +15,7 @@ from domo.simulating.state import Held
 from domo.simulation import SimulatedSilo, simulate
 from domo.training.batches import BatchLoader, random_plan
 from domo.training.initial import build_initial, build_model
+from domo_client.loop.own_model import OWN_FILE
 from tests.support.live.coordinator import coordinator
 from tests.support.live.silos import agents, options
 from tests.support.tasks.tested import TestedTask
@@ -71,11 +72,19 @@ def test_the_federation_is_what_it_is_without_and_both_are_tested(
         told = [point["metrics"] for point in server.run()["metrics"]]
         final = load_file(max((folder / "checkpoints").glob("x*.safetensors")))
     config = validate(RunConfig, run_of(tmp_path), "the test")
-    silos = silos_of(folders)
+    silos, held = silos_of(folders), list[Held]()
     for processes in (1, 2):
-        made = simulate(config, TestedTask(), silos, processes=processes)
+        made = simulate(
+            *(config, TestedTask(), silos),
+            processes=processes,
+            on_round=lambda state, _: held.append(state),
+        )
         assert torch.equal(made.x, final["x"])
         assert [dict(r.metrics) for r in made.history] == [pytest.approx(m) for m in told]
+    for name in NAMES:
+        own = load_file(tmp_path / f"state-{name}" / OWN_FILE)
+        mine = torch.cat([own[entry.name].reshape(-1) for entry in made.layout.entries])
+        assert torch.equal(mine, held[-1].kept[name]["personal"])
     without = simulate(config.model_copy(update={"personal": "none"}), TestedTask(), silos)
     assert torch.equal(without.x, final["x"])
     assert {"loss", "personal_loss"} <= set(told[0])

@@ -20,6 +20,7 @@ from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import ArrayDataset
 from domo.training.batches import BatchLoader
 from domo.training.local_round import LocalRound
+from domo_client.loop.own_model import OWN_FILE
 from tests.integration.test_batchnorm import side_by_side
 from tests.support.faults.proxy import proxy
 from tests.support.live.coordinator import Coordinator, coordinator, own_run
@@ -142,13 +143,18 @@ def test_each_silo_has_its_own_and_no_byte_of_it_travels(
             assert len(sent) > 1000
             assert not any(bytes(as_bytes([t])) in sent for t in trained if t.numel() > 1)
     assert not same(silos[0].begun[NUM_ROUNDS], silos[1].begun[NUM_ROUNDS])
+    final = load_file(max((folder / "checkpoints").glob("x*.safetensors")))
+    for silo in silos:
+        own = load_file(tmp_path / f"state-{silo.name}" / OWN_FILE)
+        assert same(silo.begun[NUM_ROUNDS], own)
+        shared = torch.cat([own["0.weight"].reshape(-1), own["0.bias"]])
+        assert torch.equal(shared, final["x"])
 
     exported = load_file(folder / "model.safetensors")
     assert same(private(model()), exported), "of the private part there is x_0's alone"
     fresh = model()
     fresh.load_state_dict(exported, strict=True)
 
-    final = load_file(max((folder / "checkpoints").glob("x*.safetensors")))
     assert final["x"].numel() == 2 * 4 + 4, "what is shared"
     config = validate(RunConfig, run, "the test")
     sims = [SimulatedSilo(n, BatchLoader(data(n)), BatchLoader(data(n))) for n in NAMES]

@@ -22,6 +22,7 @@ from domo_client.loop.header import Agreed
 from domo_client.loop.heartbeat import Progress, Reporter
 from domo_client.loop.outbox import REFUSED, Outbox
 from domo_client.loop.outcome import Outcome
+from domo_client.loop.own_model import save_own_model
 from domo_client.loop.pace import Pace
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import LostRunError
@@ -78,6 +79,7 @@ class Rounds:
         self._begin_testing()
         self._own = [frozen]
         self._joins = 0  # sessions until it enrolled
+        self._tested_here = -1  # index of the model that is in `flat`, untrained
         self._furthest = state.newest_round(offer.run_id, offer.config.digest)
         reporter.faults = Faults()
 
@@ -172,6 +174,8 @@ class Rounds:
         log_context(run=None, round=None)
         text = Public(f"run {run_id}: {assignment.outcome.lower()}: {assignment.text}")
         self._reporter.note(logging.INFO, text)
+        if assignment.outcome == "FINISHED":
+            save_own_model(self._state, self._offer, self._flat, self._tested_here)
         return Outcome(run_id, assignment.outcome, assignment.text, assignment.round_index)
 
     def _resend(self, assignment: Assignment[Announced]) -> bool:
@@ -191,6 +195,7 @@ class Rounds:
         r, config = assignment.round_index, self._offer.config
         steps = assignment.num_steps if assignment.action == "TRAIN" else 0
         self._reporter.forget()
+        self._tested_here = -1 if steps else r
         if steps:
             text = Public(f"round {r + 1} of {config.num_rounds}: {steps} steps")
             self._reporter.note(logging.INFO, text)

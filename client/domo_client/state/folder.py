@@ -8,6 +8,7 @@ vectors/<digest>      x_r, x_{r-1}, ... as received; never written to again
 vectors/<digest>.part the beginning of one, and .part.held how far it goes: a download goes on there
 pending.json, .bin    the newest update, until another is made or its run is over
 kept-*.json, .bin     what the newest updates have left (`domo_client.state.kept`)
+own-model.safetensors the silo's own model of the newest run that has some (`loop.own_model`)
 """
 
 import json

@@ -74,6 +74,13 @@ class KeptVectors:
         """Whether what this update has left is here and whole."""
         return self._find(run_id, update) is not None
 
+    def newest(self, run_id: str) -> Counted | None:
+        """The newest update of a run of which something is here."""
+        notes = [self._read(path) for path in self._notes]
+        mine = [n for n in notes if n is not None and n.run_id == run_id]
+        last = max(mine, key=lambda n: n.round_index, default=None)
+        return None if last is None else Counted(last.round_index, last.digest)
+
     @contextmanager
     def reading(self, run_id: str, counted: Counted | None) -> Iterator[Mapping[str, ReadBlock]]:
         """What a round begins with, by name, each read block by block; empty: zeros.
