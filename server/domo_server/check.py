@@ -11,7 +11,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from domo.algorithm import held_beside
 from domo.errors import ConfigError, DomoError, StateError
+from domo.methods import Kernel
 from domo.model.flat import FlatModel
 from domo.model.layout import Section
 from domo.ops.console import say
@@ -40,6 +42,8 @@ from domo_server.store.database import connect, versions
 MODELS_OF_A_RUN = 14
 """In a run's folder, at most: x_0, three checkpoints and the best one's with m, an export and the
 model of the newest and of the best."""
+CHECKPOINTS = 4
+"""Of them: what a method has beside x and m is in each."""
 SMALL_DISK = 100_000_000
 """What is wanted beside the models: database, logs of it, the odd leftover."""
 
@@ -151,15 +155,22 @@ def silo_port(settings: ServerConfig) -> Iterator[Finding]:
         yield ok(f"{settings.listen} is free")
 
 
+def models_of(kernel: Kernel) -> int:
+    """How many models a run takes on the disk: a checkpoint may have a vector more, or two."""
+    return MODELS_OF_A_RUN + CHECKPOINTS * (kernel.average + len(held_beside(kernel)))
+
+
 def space(
     settings: ServerConfig, runs: Sequence[RunConfig], sizes: dict[str, int]
 ) -> Iterator[Finding]:
     """Whether the state folder has room for the runs of the file."""
-    models = sum(MODELS_OF_A_RUN * size for size in sizes.values())
+    named = [(sizes[name], run.kernel) for name, run in name_runs(runs) if name in sizes]
+    models = sum(models_of(kernel) * size for size, kernel in named)
     spool = max(
         (run.expected_silos * sizes.get(name, 0) for name, run in name_runs(runs)), default=0
     )
-    what = f"{counted(len(sizes), 'run')} of {MODELS_OF_A_RUN} models each, an update of each silo"
+    most = max((models_of(kernel) for _, kernel in named), default=MODELS_OF_A_RUN)
+    what = f"{counted(len(named), 'run')} of {most} models each, an update of each silo"
     yield check_space(settings.state_dir, SMALL_DISK + models + spool, what)
 
 
