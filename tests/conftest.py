@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from domo.ops.logs import log_context
+from domo.ops.logs import StderrHandler, log_context
 
 SET_BY_COMMANDS = ("", "domo.tasks", "alembic", "uvicorn", "httpx", "httpcore")
 """Loggers whose level a command sets, for its whole process; "" is the root."""
@@ -40,9 +40,10 @@ def _repeatable_torch() -> None:
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """What a command sets up is undone."""
+    """What a command sets up is undone, also by a fixture of several tests."""
     root = logging.getLogger()
-    handlers = list(root.handlers)
+    handlers = [h for h in root.handlers if not isinstance(h, StderrHandler)]
+    root.handlers[:] = handlers
     levels = {name: logging.getLogger(name).level for name in SET_BY_COMMANDS}
     yield
     root.handlers[:] = handlers

@@ -122,6 +122,8 @@ def _vectors(*ids: VectorId) -> Callable[[int, pb.RoundHeader], pb.RoundHeader]:
         ("FedAvg", VectorId.MEAN_MOMENTUM),
         ("DOMO", VectorId.X_PREV),
         ("DOMO", VectorId.MEAN_MOMENTUM),
+        ("DOMO", VectorId.CONTROL),
+        ("SCAFFOLD", VectorId.CONTROL),
     ],
 )
 def test_a_vector_that_the_method_has_not_is_refused(

@@ -305,9 +305,11 @@ def test_the_options_of_a_run_are_those_of_the_code(app: FastAPI) -> None:
     assert [method["name"] for method in options["methods"]] == [*METHODS, *PRESETS]
     assert [task["name"] for task in options["tasks"]] == list(TASKS)
     unused = {method["name"]: method["unused"] for method in options["methods"]}
-    assert unused["DOMO"] == []
-    assert unused["FedAvg"] == ["server_momentum", "local_momentum", "fusion_coef"]
-    assert unused["FedACG"] == ["local_momentum", "fusion_coef", "server_lr"]
+    adaptive = ["adaptive_lr", "adaptive_beta2", "adaptive_tau"]
+    assert unused["DOMO"] == adaptive
+    assert unused["FedAvg"] == ["server_momentum", "local_momentum", "fusion_coef", *adaptive]
+    assert unused["FedACG"] == ["local_momentum", "fusion_coef", "server_lr", *adaptive]
+    assert unused["FedAdam"] == ["local_momentum", "fusion_coef", "server_lr"]
 
 
 def test_the_form_has_every_setting() -> None:

@@ -371,6 +371,7 @@ def test_sections_of_a_layout() -> None:
         Section.FLOAT_BUFFER: ["scale"],
         Section.INTEGER_BUFFER: ["count"],
         Section.FROZEN: ["frozen.weight", "frozen.bias"],
+        Section.PRIVATE: [],
     }
 
 

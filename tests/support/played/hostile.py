@@ -244,7 +244,7 @@ class Hostile:
         return grpc.method_handlers_generic_handler(DATA, handlers)
 
 
-_BESIDE = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM)
+_BESIDE = (VectorId.X_PREV, VectorId.MEAN_MOMENTUM, VectorId.CONTROL)
 _KNOWN = {v.value for v in SECTIONS}
 
 

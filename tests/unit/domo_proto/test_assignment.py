@@ -56,7 +56,8 @@ def test_the_actions_are_those_of_the_wire() -> None:
 
 def test_the_sizes_are_those_of_the_model() -> None:
     """BatchNorm1d(2): weight and bias; two means and variances; a counter of 8 bytes."""
-    down = {VectorId.X: 16, VectorId.X_PREV: 16, VectorId.MEAN_MOMENTUM: 16}
+    down = dict.fromkeys((VectorId.X, VectorId.X_PREV, VectorId.MEAN_MOMENTUM), 16)
+    down[VectorId.CONTROL] = 16
     buffers = {VectorId.FLOAT_BUFFERS: 16, VectorId.INTEGER_BUFFERS: 8, VectorId.FROZEN: 0}
     assert down | buffers == SIZES
 
