@@ -179,7 +179,10 @@ def test_the_recipe_of_the_docs(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("[[panels]]", "[grid]\nserver_lr = [1.0]\n[[panels]]"), "methods, or a grid, or variants"),
+        (
+            ("[[panels]]", "[grid]\nserver_lr = [1.0]\n[[panels]]"),
+            "methods, or a grid, or variants",
+        ),
         (('methods = ["DOMO", "FedCM"]', ""), "methods, or a grid, or variants"),
         (('methods = ["DOMO", "FedCM"]', "[grid]\nlocal_lr = [1.0]"), "a grid is over"),
         (('name = "all"', 'name = "all"\nprinted = { X = { mean = 1.0 } }'), "is no row"),
