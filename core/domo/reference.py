@@ -138,17 +138,19 @@ def train(
         x_before, scale, whole = x, kernel.alpha * h * mean(counted, omegas), mean(d, weights)
         share = sum(omegas.values()) / (total or sum(omegas.values()))
         c = c + (share if kernel.tells_control else 1) * (whole - c)
+        decay = eta / kernel.eta if kernel.eta else 1.0
         if kernel.server == "momentum":
             m = kernel.mu_s * m + whole  # line 14
             x = x - scale * m  # line 15
         elif kernel.server == "exp":
             m, squares = whole, mean({k: (v**2).sum() for k, v in d.items()}, weights)
-            x = x - scale * max(1.0, float(squares / (2 * (whole**2).sum()))) * whole
+            delta = scale**2 * (whole**2).sum() + kernel.tau
+            x = x - scale * max(1.0, float(scale**2 * squares / (2 * delta))) * whole
         elif kernel.server == "dyn":
-            m = m + share * scale * whole
-            x = x - scale * whole - m
+            m = m + share * scale / decay * whole
+            x = x - scale * whole - decay * m
         else:
-            m, v, x = adaptive_step(kernel, m, v, x, scale * whole)
+            m, v, x = adaptive_step(kernel, m, v, x, scale / decay * whole, decay)
         out.append(Server(x, m, mean(ends, omegas) if kernel.average else zeros, d, v, c))
     return out
 
@@ -161,7 +163,7 @@ def correction(kernel: Kernel, c: Tensor, own: Tensor) -> Tensor | float:
 
 
 def adaptive_step(
-    kernel: Kernel, m: Tensor, v: Tensor, x: Tensor, delta: Tensor
+    kernel: Kernel, m: Tensor, v: Tensor, x: Tensor, delta: Tensor, decay: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Lines 10 to 14 of Algorithm 2 of Reddi et al., ICLR 2021: m, v and x after a round.
 
@@ -174,7 +176,7 @@ def adaptive_step(
         v = v - (1 - kernel.b2) * delta**2 * torch.sign(v - delta**2)
     else:
         v = kernel.b2 * v + (1 - kernel.b2) * delta**2
-    return m, v, x - kernel.slr * m / (v**0.5 + kernel.tau)
+    return m, v, x - decay * kernel.slr * m / (v**0.5 + kernel.tau)
 
 
 def mean(values: Mapping[int, Any], omegas: Mapping[int, float]) -> Any:

@@ -174,7 +174,8 @@ class RunConfig(BaseModel):
     adaptive_beta2: float = Field(0.99, ge=0, lt=1)
     """How long the server of FedAdam and FedYogi remembers the squares of updates."""
     adaptive_tau: Positive = 1e-3
-    """What is added to their root, in units of the parameters: smaller is more adaptive."""
+    """What is added to their root, in units of the parameters: smaller is more adaptive. Of FedExP,
+    what is added to the square of the mean update."""
     local_optimizer: OptimizerName = "SGD"
     """What takes the local steps: SGD, or another class of `torch.optim`, such as AdamW or Muon,
     with momentum of its own."""
@@ -470,6 +471,7 @@ class RunConfig(BaseModel):
             adaptive_lr=self.adaptive_lr,
             adaptive_beta2=self.adaptive_beta2,
             adaptive_tau=self.adaptive_tau,
+            local_lr=self.local_lrs[0] if self.local_lrs else self.local_lr,
             local_optimizer=self.local_optimizer,
             local_optimizer_args=tuple(sorted((self.local_optimizer_args or {}).items())),
             local_state=self.local_state,

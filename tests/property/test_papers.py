@@ -148,7 +148,7 @@ def adagrad(v: Tensor, delta: Tensor, b2: float) -> Tensor:
 def fedexp(
     hp: Hyperparameters, x: Tensor, gradient: replay.Gradient, rounds: Sequence[Round]
 ) -> list[Tensor]:
-    """Algorithm 1 with its eta_g = max(1, sum |Delta_i|^2 / (2 M |mean Delta|^2)), epsilon = 0.
+    """Algorithm 1 with its eta_g = max(1, sum |Delta_i|^2 / (2 M (|mean Delta|^2 + epsilon))).
 
     All silos make as many steps: the paper knows no other case.
     """
@@ -162,7 +162,8 @@ def fedexp(
                 w = w - eta * m
             moved.append(x - w)
         squares = sum(float((d**2).sum()) for d in moved)
-        longer = squares / (2 * len(moved) * float((mean(moved) ** 2).sum()))
+        below = float((mean(moved) ** 2).sum()) + hp.adaptive_tau
+        longer = squares / (2 * len(moved) * below)
         x = x - max(1.0, longer) * mean(moved)
         out.append(x)
     return out
@@ -202,17 +203,17 @@ def feddyn(
 ) -> list[Tensor]:
     """Algorithm 1: theta_k by gradient steps on L_k - <g_k, theta> + alpha/2 |theta - theta_t|^2.
 
-    With momentum in those steps where the run has it.
+    With momentum in those steps where the run has it; of one step size, all other settings alike.
     """
     alpha, rho, out, h = hp.prox or 0.0, hp.local_momentum, [x], torch.zeros_like(x)
     own = [torch.zeros_like(x) for _ in range(K)]
-    for r, (eta, present) in enumerate(zip(ETAS, rounds, strict=True)):
+    for r, present in enumerate(rounds):
         ends = []
         for k in present:
             theta, m = x, torch.zeros_like(x)
             for p in range(UNLIKE[k]):
                 m = rho * m + gradient(r, k, p, theta) - own[k] + alpha * (theta - x)
-                theta = theta - eta * m
+                theta = theta - ETAS[0] * m
             own[k] = own[k] - alpha * (theta - x)
             ends.append(theta)
         h = h - alpha / K * sum(theta - x for theta in ends)
@@ -242,6 +243,10 @@ EQUAL = {"FedACG", "FedExP", "FedExP-LM-Z"}
 """Whose papers know silos with one number of steps alone."""
 
 
+CONSTANT = {"FedACG", "FedDyn", "FedDyn-LM-Z"}
+"""Whose papers know one step size alone."""
+
+
 @pytest.mark.parametrize("kind", [replay.quadratics, softmax], ids=["quadratics", "softmax"])
 @pytest.mark.parametrize("rounds", [ALL, SOME], ids=["all", "some"])
 @pytest.mark.parametrize("method", CASES)
@@ -258,7 +263,7 @@ def test_it_is_the_papers_loop(
     hp = replace(hp, prox=rho) if hp.prox else hp
     gradient = kind(K, N, seed)
     x_0 = torch.linspace(-1, 1, N, dtype=torch.float64)
-    equal, falls = method in EQUAL, method != "FedACG"
+    equal, falls = method in EQUAL, method not in CONSTANT
     made = replay.run(
         make_kernel(method, hp, partial=rounds is SOME),
         x_0,

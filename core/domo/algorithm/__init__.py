@@ -11,11 +11,11 @@ All rows of `domo.methods` run through these functions; a `Kernel` says which te
              d = (1/P) sum_p m_{p+1}                            no fusion in it (line 12)
     server:  D = mean of d ; m_{r+1} = mu_s*m_r + D ; x_{r+1} = x_r - alpha*h*P*m_{r+1}
                                                                                 (lines 14, 15)
-    an adaptive server has, in place of them, with Delta = h*P*D:
+    an adaptive server has, in place of them, with Delta = eta_0*P*D, and slr falls as eta does:
              m = mu_s*m + (1 - mu_s)*Delta ; v = b2*v + (1 - b2)*Delta^2
              x -= slr*m/(sqrt(v) + tau)
-    FedDyn's:      m = m + share*Delta ; x -= Delta + m
-    FedExP's:      x -= max(1, mean of |d|^2 / (2 |D|^2)) * Delta
+    FedDyn's:      m = m + share*Delta ; x -= (Delta + m) * eta_r/eta_0
+    FedExP's:      x -= max(1, mean of |h*P*d|^2 / (2 (|h*P*D|^2 + tau))) * h*P*D
 
 a is x_r or, after pre-fusion, the start (FedProx, FedACG); s corrects a silo's gradients by a
 vector of its own (`domo.algorithm.control`). With `step_norm = "nova"` P is, in all lines but the

@@ -56,7 +56,7 @@ def held_beside(kernel: Kernel) -> list[str]:
 
 
 def server_block(
-    kernel: Kernel, held: Vectors, mean: Tensor, scale: float, share: float
+    kernel: Kernel, held: Vectors, mean: Tensor, scale: float, share: float, decay: float = 1.0
 ) -> Vectors:
     """The server step (lines 14, 15) on some entries, or that of another method's server.
 
@@ -66,6 +66,8 @@ def server_block(
         mean: D, mean of d_k, shape (b,).
         scale: alpha*h*P_ref; of FedExP times its extrapolation.
         share: The round's part of all silos, by their weights.
+        decay: eta_r / eta_0, by which the step of an adaptive server and of FedDyn's falls; what
+            they have is in units of eta_0, or what came before a decay would outlive it.
 
     Returns:
         New tensors.
@@ -79,10 +81,10 @@ def server_block(
     if kernel.server in ("momentum", "exp"):
         m = (held.m * kernel.mu_s).add_(mean)
         return Vectors(held.x - m * scale, m, c=c)
-    delta = mean * scale
+    delta = mean * (scale / decay)
     if kernel.server == "dyn":
         m = (held.m * kernel.mu_s).add_(delta * share)
-        return Vectors(held.x - delta.add_(m), m)
+        return Vectors(held.x - delta.add_(m).mul_(decay), m)
     m = (held.m * kernel.mu_s).add_(delta * (1 - kernel.mu_s))
     square = delta * delta
     v = torch.full_like(held.x, kernel.tau**2) if held.v is None else held.v
@@ -92,24 +94,28 @@ def server_block(
         v = v - (square * (1 - kernel.b2)).mul_(torch.sign(v - square))
     else:
         v = v + square
-    return Vectors(held.x - (m * kernel.slr).div_(v.sqrt().add_(kernel.tau)), m, v)
+    return Vectors(held.x - (m * (kernel.slr * decay)).div_(v.sqrt().add_(kernel.tau)), m, v)
 
 
 def extrapolation(
+    kernel: Kernel,
     updates: Sequence[ReadBlock],
     weights: Sequence[float],
     n: int,
+    scale: float,
     each: Callable[..., Iterable[tuple[float, float]]] = map,
 ) -> float:
     """How much longer than the mean update the step of a round is: at least 1.
 
-    max(1, mean of |d_k|^2 / (2*|D|^2)), the means by the same weights; the paper adds a small
-    number below the line, which is 0 here.
+    max(1, mean of |Delta_k|^2 / (2*(|Delta|^2 + tau))), the means by the same weights, with
+    Delta = scale*D and Delta_k = scale*d_k: in units of the parameters, as tau is of their square.
 
     Args:
+        kernel: The method's constants.
         updates: Readers of d_k.
         weights: Of them.
         n: Entries of a vector.
+        scale: alpha*h*P_ref.
         each: Calls a function on all blocks, in order.
 
     Source: Jhunjhunwala et al., FedExP, ICLR 2023, equation 2.
@@ -124,7 +130,9 @@ def extrapolation(
 
     pairs = list(each(squares, list(blocks(n))))
     own, together = (sum(side) for side in zip(*pairs, strict=True))
-    return max(1.0, own / (2 * together)) if together > 0 else 1.0
+    square = scale * scale
+    longer: float = own * square / (2 * (together * square + kernel.tau))
+    return max(1.0, longer)
 
 
 def num_non_finite(x: Tensor) -> int:
@@ -162,7 +170,7 @@ def server_round(
     scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
     weights = fold_weights(kernel, omegas, steps)
     if kernel.server == "exp":
-        scale *= extrapolation(updates, weights, held.x.numel())
+        scale *= extrapolation(kernel, updates, weights, held.x.numel(), scale)
     made = Vectors(
         torch.empty_like(held.x),
         torch.empty_like(held.m),
@@ -172,7 +180,9 @@ def server_round(
     for lo, hi in blocks(held.x.numel()):
         mean = fold(updates, weights, lo, hi)
         before = Vectors(*(None if t is None else t[lo:hi] for t in held))  # type: ignore[arg-type]
-        for whole, part in zip(made, server_block(kernel, before, mean, scale, share), strict=True):
+        for whole, part in zip(
+            made, server_block(kernel, before, mean, scale, share, kernel.decay(h)), strict=True
+        ):
             if whole is not None and part is not None:
                 whole[lo:hi] = part
         bad += num_non_finite(made.x[lo:hi])

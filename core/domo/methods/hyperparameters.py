@@ -38,6 +38,8 @@ class Hyperparameters:
             whose server is adaptive; they have no alpha.
         adaptive_beta2: Of their second moment, in [0, 1).
         adaptive_tau: Added to its root, > 0, in units of the parameters.
+        local_lr: eta_0, the local step size before decay, > 0: the step of an adaptive server and
+            of FedDyn's falls with it; None: it does not fall.
         local_optimizer: What takes the local steps: `SGD`, which is the paper's, or the name of
             another class of `torch.optim`.
         local_optimizer_args: Its own arguments, in order of their names.
@@ -55,6 +57,7 @@ class Hyperparameters:
     adaptive_lr: float = 0.06
     adaptive_beta2: float = 0.99
     adaptive_tau: float = 1e-3
+    local_lr: float | None = None
     local_optimizer: str = "SGD"
     local_optimizer_args: tuple[tuple[str, Any], ...] = ()
     local_state: RoundEnd | None = None
@@ -67,7 +70,7 @@ class Hyperparameters:
         for name in ("fusion_coef", "weight_decay", "prox"):
             if not 0 <= (getattr(self, name) or 0.0) < math.inf:
                 raise ConfigError(f"{name} must be finite and >= 0, got {getattr(self, name)}")
-        for name in ("server_lr", "adaptive_lr", "adaptive_tau", "clip_norm"):
+        for name in ("server_lr", "adaptive_lr", "adaptive_tau", "clip_norm", "local_lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} must be finite and > 0, got {getattr(self, name)}")

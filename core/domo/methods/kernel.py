@@ -39,8 +39,10 @@ class Kernel:
             part comes from elsewhere.
         server: What the server does with D; the three below are 0 where it is not adaptive.
         slr: Step of an adaptive server, whose alpha is 1.
+        eta: eta_0, the local step size before decay, of an adaptive server and FedDyn's; 0: it is
+            not known, or of no use.
         b2: Decay of v; 0 for Adagrad, which has none.
-        tau: Added to sqrt(v); v_0 is its square.
+        tau: Added to sqrt(v), and v_0 is its square; of FedExP added to |Delta|^2.
         control: Which vector of its own corrects a silo's gradients.
         tells_control: c_r travels, as two server models do not tell it: not all silos take part in
             each round, or the server has momentum.
@@ -63,6 +65,7 @@ class Kernel:
     anchor: Anchor = "server"
     server: ServerStep = "momentum"
     slr: float = 0.0
+    eta: float = 0.0
     b2: float = 0.0
     tau: float = 0.0
     control: Control = "none"
@@ -80,6 +83,10 @@ class Kernel:
     def infers(self) -> bool:
         """Whether silos need x_{r-1}, for the server's last step: m_r, or c_r."""
         return self.fusion != "none" or (self.control == "scaffold" and not self.tells_control)
+
+    def decay(self, h: float) -> float:
+        """eta_r / eta_0 of an adaptive server and FedDyn's; 1 of others."""
+        return h / self.eta if self.eta else 1.0
 
     @property
     def adapts(self) -> bool:
@@ -163,8 +170,9 @@ def make_kernel(name: str, hp: Hyperparameters, partial: bool = False) -> Kernel
         anchor=preset.anchor if preset and rho else "server",
         server=row.server,
         slr=hp.adaptive_lr if adaptive else 0.0,
+        eta=hp.local_lr or 0.0 if adaptive or row.server == "dyn" else 0.0,
         b2=hp.adaptive_beta2 if row.server in ("adam", "yogi") else 0.0,
-        tau=hp.adaptive_tau if adaptive else 0.0,
+        tau=hp.adaptive_tau if adaptive or row.server == "exp" else 0.0,
         control=row.control,
         tells_control=row.control == "scaffold" and (partial or mu_s > 0),
         optimizer=own,

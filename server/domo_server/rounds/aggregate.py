@@ -166,7 +166,9 @@ def sum_round(
             open_files.callback(files[-1].close)
         updates = [f.reader(VectorId.UPDATE) for f in files]
         weights = fold_weights(kernel, omegas, steps)
-        longer = extrapolation(updates, weights, n, pool.map) if kernel.server == "exp" else 1.0
+        longer, decay = 1.0, kernel.decay(record.local_lr)
+        if kernel.server == "exp":
+            longer = extrapolation(kernel, updates, weights, n, scale, pool.map)
 
         def step(block: tuple[int, int]) -> tuple[int, Products]:
             lo, hi = block
@@ -176,7 +178,7 @@ def sum_round(
             products = products_with(mean)
             others = {name: read(lo, hi) for name, read in beside.items()}
             held = Vectors(read_x(lo, hi), m_r, **others)
-            made = server_block(kernel, held, mean, scale * longer, share)
+            made = server_block(kernel, held, mean, scale * longer, share, decay)
             for name, part in made._asdict().items():
                 if part is not None:
                     out.write(name, 4 * lo, part)

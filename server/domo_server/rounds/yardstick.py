@@ -155,7 +155,7 @@ class Yardstick:
             config.kernel, config.lr_at(r), reference_steps(config.kernel, omegas, made)
         )
         if config.kernel.server == "dyn":
-            mean *= 2  # Delta and, in m, up to Delta again
+            mean *= 2  # D and, in m, up to D again
         # other servers have m in units of the model
         norm = mean + (before if config.kernel.server == "momentum" else before / scale)
         step = replace(self._step(model, 1), update=scale)

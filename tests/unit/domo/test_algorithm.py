@@ -351,3 +351,16 @@ def test_non_finite_entries_of_a_vector_too_long_for_one_dot_product(
     x = torch.arange(10.0)
     x[bad] = float("nan")
     assert algorithm.num_non_finite(x) == len(bad)
+
+
+@pytest.mark.parametrize("method", ["FedAdam", "FedYogi", "FedAdagrad", "FedDyn"])
+def test_the_step_of_an_adaptive_server_falls_with_eta(method: str) -> None:
+    """A tenth of eta, of the same gradients: a tenth of the step, and the same m and v."""
+    kernel = make_kernel(method, Hyperparameters(local_lr=0.5))
+    held = algorithm.Vectors(X0, 0.1 * X0, v=X0 * X0)
+    mean = torch.linspace(-1, 2, len(X0))
+    whole = algorithm.server_block(kernel, held, mean, 2.0, 1.0, kernel.decay(0.5))
+    tenth = algorithm.server_block(kernel, held, mean, 0.2, 1.0, kernel.decay(0.05))
+    torch.testing.assert_close(tenth.x - X0, 0.1 * (whole.x - X0))
+    torch.testing.assert_close(tenth.m, whole.m)
+    assert float((whole.x - X0).abs().max()) > 1e-3

@@ -64,7 +64,12 @@ def test_a_kernel_has_the_constants_of_its_row(name: str) -> None:
     assert (k.control, k.rho) == (row.control, 0.01 if dyn else 0)
     assert k.tells_control == (name == "DOMO-SCAFFOLD")
     assert make_kernel(name, HP, partial=True).tells_control == ("SCAFFOLD" in name)
-    assert (k.alpha, k.slr, k.tau) == ((1.0, 0.06, 1e-3) if adaptive else (0.8, 0.0, 0.0))
+    assert (k.alpha, k.slr) == ((1.0, 0.06) if adaptive else (0.8, 0.0))
+    assert k.tau == (1e-3 if adaptive or row.server == "exp" else 0)
+    known = make_kernel(name, replace(HP, local_lr=0.2))
+    assert known.eta == (0.2 if adaptive or dyn else 0)
+    assert known.decay(0.02) == pytest.approx(0.1 if adaptive or dyn else 1)
+    assert k.decay(0.02) == 1, "nothing is known of a decay"
     assert k.b2 == (0.99 if row.server in ("adam", "yogi") else 0)
     norm = {"scaffold": "nova", "dyn": "delta", "none": "per_silo"}[row.control]
     assert (k.wd, k.step_norm, k.lr_scale) == (0.01, norm, 1.0)
