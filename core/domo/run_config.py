@@ -500,6 +500,11 @@ class RunConfig(BaseModel):
         return sizes | (state_sizes(kernel.optimizer, n) if kernel.round_end == "keep" else {})
 
     @property
+    def has_own_models(self) -> bool:
+        """Whether each silo has a model of its own in the end: private tensors, or Ditto's."""
+        return bool(self.private) or self.personal != "none"
+
+    @property
     def keeps(self) -> frozenset[str]:
         """Names of what a silo keeps from one of its rounds to the next."""
         return frozenset(self.kept_sizes(0))
@@ -625,7 +630,8 @@ class RunConfig(BaseModel):
             participants: Of the round.
             samples: Training samples of all silos of the run, in roster order.
         """
-        if not (self.kernel.tells_control or self.kernel.server == "dyn"):
+        kernel = self.kernel
+        if not (kernel.tells_control or kernel.server == "dyn"):
             return 1.0
         weights = {s: self.weight_of(s, num) for s, num in samples.items()}
         return sum(weights[s] for s in participants) / sum(weights.values())

@@ -105,15 +105,29 @@ def rmsprop(params: list[Tensor], eta: float) -> list[torch.optim.Optimizer]:
     return [torch.optim.RMSprop(params, lr=eta, alpha=0.9)]
 
 
+def adagrad(params: list[Tensor], eta: float) -> list[torch.optim.Optimizer]:
+    return [torch.optim.Adagrad(params, lr=eta)]
+
+
 @pytest.mark.parametrize(
-    ("name", "args", "make"),
-    [("Muon", {"momentum": 0.9}, muon), ("RMSprop", {"alpha": 0.9}, rmsprop)],
+    ("name", "args", "make", "prox"),
+    [
+        ("Muon", {"momentum": 0.9}, muon, 0.0),
+        ("RMSprop", {"alpha": 0.9}, rmsprop, 0.0),
+        ("Adagrad", {}, adagrad, 0.3),
+    ],
 )
 def test_fedavg_with_an_optimizer_inside_is_the_mean_of_its_models(
-    name: str, args: dict[str, Any], make: Callable[..., list[torch.optim.Optimizer]]
+    name: str,
+    args: dict[str, Any],
+    make: Callable[..., list[torch.optim.Optimizer]],
+    prox: float,
 ) -> None:
-    """A kernel of three dimensions is a matrix of outputs by all inputs to Muon."""
-    hp = Hyperparameters(local_optimizer=name, local_optimizer_args=tuple(args.items()))
+    """A kernel of three dimensions is a matrix of outputs by all inputs to Muon.
+
+    A proximal term goes into the gradient, of any optimizer.
+    """
+    hp = Hyperparameters(local_optimizer=name, local_optimizer_args=tuple(args.items()), prox=prox)
     made, gradient, x = run(make_kernel("FedAvg", hp)), replay.quadratics(K, N, 5), X0
     expected = [x]
     for r, eta in enumerate(ETAS):
@@ -123,26 +137,9 @@ def test_fedavg_with_an_optimizer_inside_is_the_mean_of_its_models(
             stepped = [p.flatten(1) if p.ndim > 2 else p for p in params]
             optimizers = make(stepped, eta)
             for p in range(STEPS[k]):
-                step_all(stepped, optimizers, gradient(r, k, p, flat(stepped)))
+                y = flat(stepped)
+                step_all(stepped, optimizers, gradient(r, k, p, y) + prox * (y - x))
             ends.append(flat(stepped))
-        x = sum(ends) / K
-        expected.append(x)
-    close(made, expected)
-
-
-def test_a_proximal_term_goes_into_the_gradient_of_any_optimizer() -> None:
-    hp = Hyperparameters(local_optimizer="Adagrad", prox=0.3)
-    made, gradient, x = run(make_kernel("FedAvg", hp)), replay.quadratics(K, N, 5), X0
-    expected = [x]
-    for r, eta in enumerate(ETAS):
-        ends = []
-        for k in range(K):
-            params = tensors(x)
-            optimizer = torch.optim.Adagrad(params, lr=eta)
-            for p in range(STEPS[k]):
-                y = flat(params)
-                step_all(params, [optimizer], gradient(r, k, p, y) + 0.3 * (y - x))
-            ends.append(flat(params))
         x = sum(ends) / K
         expected.append(x)
     close(made, expected)

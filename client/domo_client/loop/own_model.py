@@ -29,7 +29,7 @@ def save_own_model(state: SiloState, offer: Offer, flat: FlatModel, tested: int)
         flat: The model, with x_r in it, or what training has made of it.
         tested: Index of the model in it, where nothing was trained since; else -1.
     """
-    if not offer.config.private and offer.config.personal == "none":
+    if not offer.config.has_own_models:
         return None
     config, layout = offer.config, flat.layout
     kept: dict[str, Tensor] = {}

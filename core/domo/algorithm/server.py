@@ -168,7 +168,7 @@ def server_round(
         DivergenceError: x_{r+1} has non-finite entries.
     """
     scale = inference_scale(kernel, h, reference_steps(kernel, omegas, steps))
-    weights = fold_weights(kernel, omegas, steps)
+    weights, decay = fold_weights(kernel, omegas, steps), kernel.decay(h)
     if kernel.server == "exp":
         scale *= extrapolation(kernel, updates, weights, held.x.numel(), scale)
     made = Vectors(
@@ -180,9 +180,8 @@ def server_round(
     for lo, hi in blocks(held.x.numel()):
         mean = fold(updates, weights, lo, hi)
         before = Vectors(*(None if t is None else t[lo:hi] for t in held))  # type: ignore[arg-type]
-        for whole, part in zip(
-            made, server_block(kernel, before, mean, scale, share, kernel.decay(h)), strict=True
-        ):
+        after = server_block(kernel, before, mean, scale, share, decay)
+        for whole, part in zip(made, after, strict=True):
             if whole is not None and part is not None:
                 whole[lo:hi] = part
         bad += num_non_finite(made.x[lo:hi])

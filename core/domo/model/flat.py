@@ -122,6 +122,8 @@ class FlatModel:
         if section is Section.TRAINABLE:
             self.vector.copy_(values, non_blocking=self.vector.is_cuda)
             return
+        if not self.layout.section(section):
+            return
         held = tensors_of(self.module)
         for name, value in self.layout.split(section, values).items():
             own = self._own[name]

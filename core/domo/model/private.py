@@ -28,9 +28,9 @@ def private_of(flat: FlatModel, kept: Mapping[str, Tensor]) -> Tensor:
 
 def kept_of(flat: FlatModel) -> dict[str, Tensor]:
     """What a silo keeps of it after a round; empty: the run has none."""
-    now = flat.read(Section.PRIVATE)
-    if not len(now):
+    if not len(flat.first_private):
         return {}
+    now = flat.read(Section.PRIVATE)
     padded = torch.zeros(4 * private_size(flat.layout), dtype=torch.uint8)
     padded[: len(now)] = now
     return {PRIVATE: padded.view(torch.float32)}

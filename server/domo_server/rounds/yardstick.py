@@ -188,11 +188,8 @@ class Yardstick:
     def _step(self, model: Checkpoint, num_steps: int) -> Step:
         kernel, h = self._config.kernel, self._config.lr_at(model.round_index)
         begins = h * kernel.lr_scale / (1 - kernel.mu_l)
-        n, scale = (
-            model.num_entries("x"),
-            inference_scale(kernel, h, counted_steps(kernel, num_steps)),
-        )
-        return Step(scale, begins, n, lambda: self._norm_of_model(model))
+        scale = inference_scale(kernel, h, counted_steps(kernel, num_steps))
+        return Step(scale, begins, model.num_entries("x"), lambda: self._norm_of_model(model))
 
     def _norm_of_model(self, model: Checkpoint) -> float:
         if self._norm is None or self._norm[0] != model.round_index:

@@ -42,7 +42,6 @@ class Assignments:
         self._participants, self._model = participants, model
         self._evaluations = evaluations
         self._counted: dict[str, Counted] = {}
-        self._tests_with_its_own = bool(config.private) or config.personal != "none"
 
     def count(self, record: RoundRecord) -> None:
         """A round is closed with these updates: their silos are told, for what they keep."""
@@ -85,7 +84,7 @@ class Assignments:
                 num_rounds=self._config.num_rounds,
                 evaluate=True,
                 vectors=vectors,
-                counted=self._counted.get(silo_id) if self._tests_with_its_own else None,
+                counted=self._counted.get(silo_id) if self._config.has_own_models else None,
             )
         return None
 
