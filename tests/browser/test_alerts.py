@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.chrome import chrome, require
 from tests.support.live.coordinator import coordinator
 from tests.support.live.silos import agents, options
 
 require()
 
-pytestmark = pytest.mark.timeout(120)
 RUN = {"task": "digits", "num_rounds": 10_000, "num_silos": 1, "name": "long"}
 SOON_S = 5.0
 

@@ -18,7 +18,6 @@ from tests.support.live.silos import agents, options
 
 require()
 
-pytestmark = pytest.mark.timeout(300)
 
 NAMES = ["site-a", "site-b", "site-c", "site-d"]
 SHORT = {"task": "digits", "method": "FedAvg", "num_rounds": 3, "num_silos": 4, "name": "short"}

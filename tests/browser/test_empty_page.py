@@ -2,15 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.chrome import chrome, require
 from tests.support.played.made_up import Federation
 from tests.support.played.serving import serving
 
 require()
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_command_for_silos_names_no_address_that_they_cannot_reach(tmp_path: Path) -> None:

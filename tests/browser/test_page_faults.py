@@ -20,7 +20,6 @@ from tests.support.played.serving import Served
 
 require()
 
-pytestmark = pytest.mark.timeout(180)
 AT = "2026-01-05T09:00:00Z"
 NUM_SILOS = 16
 

@@ -9,8 +9,6 @@ from tests.support.played.serving import Served
 
 require()
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def federation() -> Federation:

@@ -22,7 +22,7 @@ from tests.support.tasks import bad
 from tests.support.tasks.bad import Linear, Unreadable
 
 pytestmark = pytest.mark.e2e
-WAIT_S = 100.0
+WAIT_S = 200.0
 DIGITS_DATA = (
     "train.npz and test.npz with inputs (N, 1, 8, 8), float32, and labels (N,), int64, in 0..9; "
     "`domo data split` makes such folders"

@@ -20,7 +20,6 @@ ONLY = (
 @pytest.mark.alone  # it kills in phases of milliseconds
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_day_in_short_ends_with_the_bytes_of_an_undisturbed_one(tmp_path: Path) -> None:
     assert set(ONLY) <= {fault.name for fault in FAULTS}
     report = day(tmp_path, Plan(num_rounds=14, num_faults=len(ONLY), seed=3, only=ONLY))

@@ -82,12 +82,10 @@ def assert_all_same(fed: Federation, runs: list[dict[str, Any]], first: int) -> 
         assert_same(fed.final_state(f"{number}-{config.name}"), config, silos, task)
 
 
-@pytest.mark.timeout(300)
 def test_every_method_ends_with_the_bytes_of_the_simulation(ended: Federation) -> None:
     assert_all_same(ended, PLAIN, 1)
 
 
-@pytest.mark.timeout(300)
 def test_what_silos_keep_ends_with_the_bytes_of_the_simulation(ended: Federation) -> None:
     config = validate(RunConfig, ROUNDED[0], "test")
     rounds = [config.participants_at(r, NAMES) for r in range(5)]
@@ -95,14 +93,12 @@ def test_what_silos_keep_ends_with_the_bytes_of_the_simulation(ended: Federation
     assert_all_same(ended, ROUNDED, len(PLAIN) + 1)
 
 
-@pytest.mark.timeout(300)
 def test_other_optimizers_and_schedules_end_with_the_bytes_of_the_simulation(
     ended: Federation,
 ) -> None:
     assert_all_same(ended, INSIDE, len(PLAIN) + len(ROUNDED) + 1)
 
 
-@pytest.mark.timeout(240)
 def test_eight_unequal_silos_with_dropout_augmentation_and_loader_workers(tmp_path: Path) -> None:
     settings = """
 task = "tests.support.tasks.unequal:UnequalTask"

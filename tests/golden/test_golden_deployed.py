@@ -71,7 +71,6 @@ def trajectory(metrics: list[dict[str, Any]], n: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_every_case_and_method(tmp_path: Path) -> None:
     wanted = [(case, *which) for case in CASES for which in trajectories(case)]
     assert len(wanted) == 52

@@ -263,7 +263,7 @@ def same(a: Any, b: Any) -> bool:
     return torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) and bool(a[2] == b[2])
 
 
-@pytest.mark.timeout(3000 if ALL else 400)
+@pytest.mark.timeout(3000 if ALL else 600)
 @pytest.mark.parametrize(
     ("durable", "update_dtype"), [(False, "bfloat16"), (True, "float32")], ids=["process", "power"]
 )
@@ -283,7 +283,7 @@ def test_dying_at_any_instant_changes_no_byte(
             assert same(result, undisturbed), f"other bytes after {mode} at instant {at}"
 
 
-@pytest.mark.timeout(3000 if ALL else 400)
+@pytest.mark.timeout(3000 if ALL else 600)
 def test_the_best_model_and_an_early_stop_are_the_same_after_dying_at_any_instant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +302,7 @@ def test_the_best_model_and_an_early_stop_are_the_same_after_dying_at_any_instan
         assert same(result, undisturbed), f"another best model after instant {at}"
 
 
-@pytest.mark.timeout(3000 if ALL else 400)
+@pytest.mark.timeout(3000 if ALL else 600)
 def test_every_sync_is_needed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Taking any one out loses something that the database says is there."""
     undisturbed, crashes = lab.live(monkeypatch, durable=True)

@@ -125,11 +125,11 @@ def test_a_code_may_do_nothing_but_enrol(home: Enrolling) -> None:
     code = home.code("site-a")
     ask = pb.JoinRequest(protocol_version=1, silo_id="site-a", instance_id="x")
     with stub_of(code.address, code) as stub:
-        assert "nothing else" in refused(lambda: stub.Join(ask, timeout=5))
+        assert "nothing else" in refused(lambda: stub.Join(ask, timeout=60))
         look = pb.LookAtRunRequest(silo_id="site-a")
-        assert "nothing else" in refused(lambda: stub.LookAtRun(look, timeout=5))
+        assert "nothing else" in refused(lambda: stub.LookAtRun(look, timeout=60))
         report = pb.ReportRequest(session="x")
-        assert "nothing else" in refused(lambda: stub.Report(report, timeout=5))
+        assert "nothing else" in refused(lambda: stub.Report(report, timeout=60))
 
 
 def test_a_certificate_is_renewed_for_its_own_key_and_name(home: Enrolling) -> None:
@@ -171,7 +171,7 @@ def test_who_is_revoked_is_cut_off_within_a_second(home: Enrolling, tmp_path: Pa
     thread, found = waits(silo)
     begun = time.monotonic()
     home.admissions.revoke("site-a", "a test")
-    thread.join(5)
+    thread.join(60)
     ((at, error),) = found
     assert at - begun < 1.0
     assert isinstance(error, AccessError)
@@ -237,7 +237,7 @@ def test_calls_of_a_renewed_certificate_go_on(home: Enrolling, tmp_path: Path) -
     assert row is not None
     with stub_of(home.coordinator.address, newer) as stub:
         look = pb.LookAtRunRequest(silo_id="site-a")
-        stub.LookAtRun(look, timeout=5)
+        stub.LookAtRun(look, timeout=60)
     silo.close()
     thread.join(10)
     assert all(error.retryable for _, error in found)
@@ -272,7 +272,7 @@ def test_a_silo_cannot_be_called_as_the_coordinator_in_other_letters(home: Enrol
     paper = home.enrolled("LocalHost")
     look = pb.LookAtRunRequest(silo_id="LocalHost")
     with stub_of(home.coordinator.address, paper) as stub:
-        assert "name of the coordinator" in refused(lambda: stub.LookAtRun(look, timeout=5))
+        assert "name of the coordinator" in refused(lambda: stub.LookAtRun(look, timeout=60))
 
 
 # a CA of one's own
@@ -340,9 +340,9 @@ def test_a_run_lets_nobody_in_where_silos_enrol(home: Enrolling) -> None:
     with stub_of(
         home.coordinator.address, Paper(key_to_pem(key), cert, home.authority.ca_pem)
     ) as s:
-        assert "nobody has enrolled it" in refused(lambda: s.LookAtRun(look, timeout=5))
+        assert "nobody has enrolled it" in refused(lambda: s.LookAtRun(look, timeout=60))
         ask = pb.JoinRequest(protocol_version=1, silo_id="site-a", instance_id="x")
-        assert "domo-server enroll site-a" in refused(lambda: s.Join(ask, timeout=5))
+        assert "domo-server enroll site-a" in refused(lambda: s.Join(ask, timeout=60))
     assert home.admissions.of("site-a") is None
 
 
@@ -392,7 +392,7 @@ def test_the_coordinators_own_certificate_is_healthy_and_no_silo(
             join(server, tmp_path, own, "localhost")
         with make_channel(server.address, own) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -429,7 +429,7 @@ def test_an_admin_revokes_over_rest_at_once(home: Enrolling, tmp_path: Path) -> 
     thread, found = waits(silo)
     begun = time.monotonic()
     assert home.coordinator.post("/silos/site-a/revoke")["dropped"] == "revoked"
-    thread.join(5)
+    thread.join(60)
     assert found[0][0] - begun < 0.5
     assert "revoked by" in str(found[0][1])
     assert home.coordinator.post("/silos/site-b/revoke")["phase"] == "offline"
@@ -456,7 +456,7 @@ def test_all_open_streams_end(tmp_path: Path) -> None:
         with grpc.secure_channel(home.coordinator.address, keys) as channel:
             stub = pb_grpc.FederationStub(channel)  # type: ignore[no-untyped-call]
             ask = pb.JoinRequest(protocol_version=1, silo_id="site-a", instance_id="x")
-            token = stub.Join(ask, timeout=5).session
+            token = stub.Join(ask, timeout=60).session
             fetch = pb.FetchRequest(session=token, run_id=home.coordinator.run_ids[0])
             data = "/domo_proto.v1.FederationData"
             streams = [

@@ -40,7 +40,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     stuck.go_on(everywhere=True)
 
 
-def wait_for(what: Callable[[], object], limit_s: float = 40.0) -> None:
+def wait_for(what: Callable[[], object], limit_s: float = 200.0) -> None:
     end = time.monotonic() + limit_s
     while not what():
         assert time.monotonic() < end, "it did not come"

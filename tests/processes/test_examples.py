@@ -35,7 +35,6 @@ def simulated(config: RunConfig, data: Path) -> SimulationResult:
 
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_agents_and_an_own_loop_train_together_and_end_with_the_simulated_bytes(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.live.federation import Process
 from tests.support.live.killable import free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 RUN = """
 [[runs]]

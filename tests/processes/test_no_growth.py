@@ -17,7 +17,6 @@ allocator keeps more than that back, now and then, so its memory is left to the 
 @pytest.mark.alone
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_threads_handles_and_memory_stay_as_they_are(tmp_path: Path) -> None:
     first, last = over_rounds(tmp_path, (10, 30), limit_s=200).values()
     assert set(first) == {"coordinator", "site-a", "site-b", "site-c", "site-d"}

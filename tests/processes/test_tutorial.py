@@ -31,7 +31,6 @@ def test_what_is_stored_is_small_and_whole() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_it_gives_what_is_stored(tmp_path: Path) -> None:
     out = tmp_path / "tutorial.ipynb"
     command = [sys.executable, str(ROOT / "scripts/notebook.py"), str(TUTORIAL), "--out", str(out)]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 FLAGS = (
     "--headless",

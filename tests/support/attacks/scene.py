@@ -34,7 +34,7 @@ HONEST = ("site-a", "site-b")
 NUM_ROUNDS = 3
 INPUTS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [-2.0, 0.25], [1.5, 1.0]])
 DATA = ArrayDataset(INPUTS, INPUTS.sum(1, keepdim=True))
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 
 
 def module() -> nn.Module:

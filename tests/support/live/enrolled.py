@@ -22,7 +22,7 @@ from domo_server.store.database import open_beside
 from domo_server.store.store import Store
 from tests.support.live.coordinator import Coordinator
 
-CALL_S = 10.0
+CALL_S = 60.0
 
 
 class Paper(NamedTuple):

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
-STARTUP_S = 60.0
+STARTUP_S = 200.0
 
 
 class Process:
@@ -65,7 +65,7 @@ class Process:
             time.sleep(0.05)
         raise AssertionError(f"no {pattern!r} in {timeout_s} s:\n{self.output}")
 
-    def stop(self, sig: int = signal.SIGTERM, timeout_s: float = 20.0) -> int:
+    def stop(self, sig: int = signal.SIGTERM, timeout_s: float = 60.0) -> int:
         if self.poll() is None:
             self._popen.send_signal(sig)
         return self.wait(timeout_s)
@@ -73,7 +73,7 @@ class Process:
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait(20)
+        self._popen.wait(60)
 
 
 class Federation:
@@ -129,7 +129,7 @@ class Federation:
         self._starts += 1
         return self.folder / f"{name}-{self._starts}.log"
 
-    def finish(self, timeout_s: float = 120.0) -> None:
+    def finish(self, timeout_s: float = 300.0) -> None:
         """Wait for a server started with --exit-when-done, then stop the silos."""
         assert self.server is not None
         code = self.server.wait(timeout_s)

@@ -32,7 +32,7 @@ from domo_server.store.store import Store
 from domo_server.view.view import CoordinatorView
 from tests.support.played.clock import Clock
 
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 RUN_ID = "1-r"
 SILOS = ["site-a", "site-b", "site-c", "site-d"]
 
