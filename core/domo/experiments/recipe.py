@@ -26,7 +26,7 @@ Scale = Literal["paper", "small", "tiny"]
 SCALES: tuple[Scale, ...] = ("paper", "small", "tiny")
 """The paper's settings; minutes on two cores; seconds, for tests, of which no number means much."""
 Settings = dict[str, Any]
-Drawn = Literal["curves", "heatmap", "values"]
+Drawn = Literal["curves", "rows", "heatmap", "values"]
 ORDER = ("figure-2", "heatmap", "figure-4", "alpha-beta", "svhn", "cifar100")
 """As they come in the paper."""
 SYMBOLS = {

@@ -29,12 +29,16 @@ def draw(r: Results, path: Path) -> None:
     panels = r.recipe.panels
     down = 2 if r.recipe.drawn == "values" else 1
     size = (4.6 * len(panels) + 0.4, 3.9 * down + 0.5)
+    if r.recipe.drawn == "rows":
+        size = (7.0 * len(panels), 0.24 * len(r.rows(panels[0].name)) + 1.4)
     fig, axes = pyplot.subplots(
         down, len(panels), figsize=size, layout="constrained", squeeze=False
     )
     for i, panel in enumerate(panels):
         if r.recipe.drawn == "curves":
             _curves(r, panel, axes[0][i])
+        elif r.recipe.drawn == "rows":
+            _rows(r, panel, axes[0][i])
         elif r.recipe.drawn == "heatmap":
             _heat_map(r, panel, axes[0][i], fig)
         else:
@@ -86,6 +90,29 @@ def _curves(r: Results, panel: Panel, ax: Any) -> None:
     ax.set_ylabel("test accuracy, %")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color="0.92")
+
+
+def _rows(r: Results, panel: Panel, ax: Any) -> None:
+    """A dot for each row, the best on top, with its spread over the seeds; DOMO's in its colour."""
+    done = {
+        row.name: [100 * one.final() for one in r.done(panel.name, row.name)]
+        for row in r.rows(panel.name)
+    }
+    good = {name: v for name, v in done.items() if v and all(map(math.isfinite, v))}
+    for at, (name, values) in enumerate(
+        sorted(good.items(), key=lambda item: statistics.fmean(item[1]))
+    ):
+        mean, std = statistics.fmean(values), spread(values)
+        colour = OURS if name.startswith("DOMO") else THEIRS
+        ax.errorbar(mean, at, xerr=std, color=colour, marker="o", capsize=3, markersize=4)
+        text = f"{mean:.2f} {PLUS_MINUS} {std:.2f}"
+        ax.annotate(text, (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize=7)
+    names = sorted(good, key=lambda name: statistics.fmean(good[name]))
+    ax.set_yticks(range(len(names)), names, fontsize=7)
+    ax.set_xlabel("test accuracy, %")
+    ax.set_title(panel.name, fontsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="x", color="0.92")
 
 
 def _means(r: Results, panel: Panel) -> dict[str, float]:

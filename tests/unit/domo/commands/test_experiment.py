@@ -6,6 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -22,6 +23,8 @@ from domo.errors import ConfigError
 from domo.experiments.recipe import ORDER, load_recipe
 from domo.sweeps.cells import Setting
 from tests.support.recipes import made_up
+
+ROOT = Path(__file__).parents[4]
 
 
 def call(*words, code=0):
@@ -201,7 +204,7 @@ def heat(value):
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        *((name, "some") for name in ORDER),
+        *((name, "some") for name in (*ORDER, "experiments/methods.toml")),
         *((name, what) for name in ("svhn", "heatmap", "alpha-beta") for what in ("all", "none")),
     ],
 )
@@ -213,7 +216,7 @@ def test_every_recipe_is_drawn_and_told(tmp_path, name, what):
             return -math.inf
         return 50.0 + len(row) + seed
 
-    r = made_up(load_recipe(name), number)
+    r = made_up(load_recipe(str(ROOT / name) if "/" in name else name), number)
     report(r, tmp_path)
     assert (tmp_path / "plot.png").exists() == (what != "none")
     text = (tmp_path / "report.md").read_text()
