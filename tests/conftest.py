@@ -1,4 +1,4 @@
-"""What every test starts from: one torch thread, fixed seeds, and no DOMO_* variable."""
+"""What every test starts from: one torch thread, fixed seeds, and no DOMO_* variable but one."""
 
 import logging
 import os
@@ -30,6 +30,7 @@ settings.load_profile("domo")
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith("DOMO_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("DOMO_CLIENT_POLICY", "open")  # small runs; test_policy.py has others
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from domo.meaning.compare import check_own
 from domo.meaning.measure import of_task
 from domo.meaning.value import Meaning
 from domo.model.flat import FlatModel
+from domo.model.layout import Layout
 from domo.outside.faults import outside
 from domo.outside.text import public, saying
 from domo.stages.now import in_stage
@@ -44,6 +45,7 @@ from domo_client.loop.silo import Silo
 from domo_client.not_yet import NotYet, Pauses, see_folder
 from domo_client.observe.messages import Ui
 from domo_client.operator_signals import users_code
+from domo_client.policy.policy import OPEN_POLICY, Policy
 from domo_client.rpc.control import LostRunError, MissedRunError
 from domo_client.rpc.offer import Offer, RefusedRunError
 
@@ -104,16 +106,22 @@ class NotAllowedError(TaskError):
     code = "task-not-allowed"
 
 
-def prepare(offer: Offer, options: AgentOptions) -> Work:
+def prepare(offer: Offer, options: AgentOptions, policy: Policy = OPEN_POLICY) -> Work:
     """Load task, data and model of a run.
+
+    Args:
+        offer: The run.
+        options: The operator's.
+        policy: Of this silo; its tasks are those that may be trained.
 
     Raises:
         MissingDataError: The run needs data, and neither --data nor --shard is given.
         TaskError, ConfigError: The text says what is wrong.
     """
-    allowed = options.tasks or tuple(TASKS)
+    listed = options.tasks or policy.tasks or ()
+    allowed = listed or tuple(TASKS)
     name, config = offer.task, offer.config
-    if name not in allowed and (options.tasks or not is_named(name)):
+    if name not in allowed and (listed or not is_named(name)):
         text = (
             f"the run trains {name!r}, which is not on this silo's list "
             f"({', '.join(allowed)}); allow it with --task {name}"
@@ -152,6 +160,17 @@ def prepare(offer: Offer, options: AgentOptions) -> Work:
     with in_stage("device"), task_errors(f"the model cannot be put on {options.device}"):
         model = model.to(options.device)
     return Work(task, model, train, evaluation, meaning)
+
+
+def layout_of(offer: Offer) -> Layout:
+    """The layout of a run's model, without a look at data.
+
+    Raises:
+        TaskError: The task has no such model.
+    """
+    model = build_model(task_of(offer.config), offer.config.seed)
+    with task_errors(CANNOT):
+        return FlatModel(model, offer.config.private).layout
 
 
 def look_at(work: Work, offer: Offer, silo_id: str, options: AgentOptions) -> tuple[str, ...]:
@@ -266,7 +285,10 @@ def _no_network() -> Iterator[None]:
 def _take_part(silo: Silo, offer: Offer, options: AgentOptions, ui: Ui) -> Outcome:
     with _no_network(), task_errors(CANNOT), users_code():
         silo.prepares(offer)
-        work = prepare(offer, options)
+        policy = silo.policy.policy
+        if policy.looks_at_model:  # before the data are opened
+            silo.check_model(offer, layout_of(offer))
+        work = prepare(offer, options, policy)
         samples = len(work.train) if work.train else 0
         tests = len(work.evaluation) if work.evaluation else 0
         for note in look_at(work, offer, silo.connection.session.silo_id, options):

@@ -30,6 +30,8 @@ from domo_client.flags import Dashboard, Flags, takes_flags
 from domo_client.identity.choice import chosen, default_state, host_name, settled
 from domo_client.identity.command import enroll
 from domo_client.operator_signals import hang_up, listen
+from domo_client.policy.command import app as policy
+from domo_client.policy.command import approve, refuse
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 app = make_app("domo-client")
 app.command()(enroll)
+app.add_typer(policy)
+app.command()(approve)
+app.command()(refuse)
 HEALTHY_S, HEALTHY_BEATS = 30.0, 3
 """A silo is well that was heard so many seconds ago, or so many of its heartbeats."""
 AGAIN_S = 0.05
@@ -140,6 +145,8 @@ def main_command(
                     share_log=flags.share_log,
                     max_threads=flags.max_threads,
                     moved_from=flags.moved_from or "",
+                    policy=flags.policy,
+                    public_data=flags.shard is not None,
                     on_stuck=ui.stuck,
                 )
                 ending.enter_context(silo)

@@ -53,6 +53,14 @@ class Flags:
             help="CPU threads that a run may have here [default: the CPUs that it may use].",
         ),
     ] = None
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DOMO_CLIENT_POLICY",
+            help="What a coordinator may have done here: a file, default, or open [default: "
+            "policy.toml in the state folder, else default; open for --shard].",
+        ),
+    ] = None
     role: Annotated[str, typer.Option(help="trainer, or evaluator: test data only.")] = "trainer"
     state_dir: Annotated[
         Path | None,

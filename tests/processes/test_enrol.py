@@ -39,7 +39,11 @@ class Site:
 
     def client(self, *args: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("DOMO_")}
-        env |= {"XDG_STATE_HOME": str(self.folder / "state"), "HOME": str(self.folder)}
+        env |= {
+            "DOMO_CLIENT_POLICY": "open",
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "HOME": str(self.folder),
+        }
         return subprocess.run(
             [sys.executable, BIN / "domo-client", *args],
             env=env,

@@ -62,6 +62,7 @@ class Ends:
         command += ["--name", name, "--state-dir", folder / "state", "--tls-ca", tls.ca or ""]
         command += ["--tls-cert", tls.cert or "", "--tls-key", tls.key or ""]
         env = {k: v for k, v in os.environ.items() if not k.startswith("DOMO_")}
+        env["DOMO_CLIENT_POLICY"] = "open"
         ended = subprocess.run(
             command, env=env, capture_output=True, text=True, timeout=120, check=False
         )

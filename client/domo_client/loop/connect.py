@@ -1,5 +1,6 @@
 """How a silo joins a federation."""
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,8 @@ from domo.stages.watch import Watch
 from domo.storage.home import temporary_in, user_state
 from domo_client.identity.tls import check_own
 from domo_client.loop.silo import Silo
+from domo_client.policy.gate import Gate
+from domo_client.policy.pins import see_coordinator
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import FIRST_CONNECT_S, Session
 from domo_client.state.folder import SiloState
@@ -20,6 +23,7 @@ from domo_client.telemetry.log_tail import LogTail, journal
 from domo_proto.channel import TlsFiles
 
 COMPRESSIONS = ("none", "zstd")
+VARIABLE = "DOMO_CLIENT_POLICY"
 
 
 def connect(
@@ -38,6 +42,8 @@ def connect(
     on_stuck: Callable[[str], None] = lambda text: complain(text, "yellow"),
     max_threads: int | None = None,
     moved_from: str = "",
+    policy: Path | str | None = None,
+    public_data: bool = False,
 ) -> Silo:
     """Join a federation.
 
@@ -60,9 +66,11 @@ def connect(
             does not move on, with its place; and when it does again.
         max_threads: CPU threads that a run may have here; by default as many as there are CPUs that
             this process may use. A run that wants more is declined.
-
         moved_from: Where the coordinator was before, host:port, if it has moved: to one at another
             address this silo is another one.
+        policy: What a coordinator may have done here: a file, `default` or `open`; by default
+            DOMO_CLIENT_POLICY, else policy.toml in the state folder, else the default policy.
+        public_data: The data are public, and without a policy nothing is refused.
 
     Raises:
         ConfigError: A bad address, no TLS to another machine without `insecure`, or no folder for
@@ -107,6 +115,9 @@ def connect(
         temporary_in(state.folder)
         state.use_as(silo)
         longest = first_connect_s
+        given = policy or os.environ.get(VARIABLE) or None
+        gate = Gate(given, state.folder, silo, public_data)
+        see_coordinator(gate.policy, server, tls)
         if longest is None and not state.knows(server):
             longest = FIRST_CONNECT_S
         tail = LogTail(silo) if share_log else None
@@ -131,7 +142,7 @@ def connect(
         if tls is not None:
             look_after(session, tls, lambda text: on_stuck(f"{silo}: {text}"))
         failed.pop_all()
-    return Silo(connection, state, watch, tail, max_threads)
+    return Silo(connection, state, watch, tail, max_threads, gate=gate)
 
 
 def look_after(session: Session, tls: TlsFiles, tell: Callable[[str], None]) -> None:

@@ -11,8 +11,9 @@ from domo.outside.text import Public
 from domo.stages.watch import Watch
 from domo_client.loop.heartbeat import NotReady, Progress, Reporter
 from domo_client.loop.pace import Pace
+from domo_client.policy.gate import Gate
 from domo_client.rpc.control import Control, MissedRunError
-from domo_client.rpc.offer import Offer, RefusedRunError, TooManyThreadsError
+from domo_client.rpc.offer import Offer, PolicyError, RefusedRunError, TooManyThreadsError
 from domo_client.telemetry.describe import sendable
 
 LISTEN_S = 0.5
@@ -32,6 +33,7 @@ class Offers:
         reporter: What the silo says of itself.
         watch: Knows what is under way of the user's.
         closed: Set once the silo has left.
+        gate: This silo's policy.
         max_threads: CPU threads that a run may have; None: as many as there are CPUs to use.
     """
 
@@ -41,10 +43,11 @@ class Offers:
         reporter: Reporter,
         watch: Watch,
         closed: threading.Event,
+        gate: Gate,
         max_threads: int | None,
     ):
         self._control, self._reporter, self._watch = control, reporter, watch
-        self._closed = closed
+        self._closed, self._gate = closed, gate
         self._max_threads = max_threads or usable_cpus()
         self._pace = Pace(closed.wait)
         self._refused: set[tuple[str, str]] = set()  # runs, with the digests of their settings
@@ -59,6 +62,8 @@ class Offers:
                 offer = self._control.wait_for_run()
                 if offer is not None:
                     self.check(offer)
+                    if self._has_to_wait(offer, on_wait):
+                        continue
             except RefusedRunError as error:
                 self.refuse(error)
                 raise
@@ -93,6 +98,25 @@ class Offers:
             )
         if offer.config.threads > self._max_threads:
             raise TooManyThreadsError(offer.run_id, offer.config.threads, self._max_threads)
+        config = offer.config
+        if why := self._gate.of_run(config) or self._gate.answer(offer.run_id, config):
+            raise PolicyError(offer.run_id, why)
+
+    def _has_to_wait(self, offer: Offer, on_wait: Callable[[str], None]) -> bool:
+        """Let time pass where the policy has a run wait; whether it was so."""
+        run_id, config, said = offer.run_id, offer.config, ""
+        while (held := self._gate.waits(run_id, config)) and not self._gate.answer(run_id, config):
+            if held.reason != said:
+                said = held.reason
+                text = Public(f"run {run_id}: waits here: {said}")
+                on_wait(text)
+                self._reporter.note(logging.WARNING, text)
+                self._reporter.not_ready = NotReady(run_id, Public(said), held.code, held.again_s)
+                self._reporter.beat()
+            if self._closed.wait(LISTEN_S) or self._reporter.is_over(run_id):
+                self._reporter.not_ready = None
+                return True
+        return bool(said)
 
     def refuse(self, error: RefusedRunError, offer: Offer | None = None) -> None:
         """Say at both ends that this silo takes no part in a run, whatever its data are.

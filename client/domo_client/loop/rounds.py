@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from domo.outside.text import Public
 from domo.stages.now import begin, end
 from domo.training.local_round import LocalRound
 from domo.training.round_data import round_numbers
+from domo_client.loop.allowed import Allowed
 from domo_client.loop.faults import Faults
 from domo_client.loop.header import Agreed
 from domo_client.loop.heartbeat import Progress, Reporter
@@ -24,6 +26,7 @@ from domo_client.loop.outbox import REFUSED, Outbox
 from domo_client.loop.outcome import Outcome
 from domo_client.loop.own_model import save_own_model
 from domo_client.loop.pace import Pace
+from domo_client.policy.gate import Gate
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.control import LostRunError
 from domo_client.rpc.data import Fetched, Tested
@@ -52,6 +55,7 @@ class Rounds:
         tests: Size of the test data.
         meaning: What the data mean.
         on_sent: Told what became of an update: its round, `ACCEPTED`, `STALE` or `REFUSED`, a text.
+        gate: This silo's policy.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Rounds:
         tests: int,
         meaning: Meaning,
         on_sent: Callable[[LocalRound, str, str], None],
+        gate: Gate,
     ):
         self._connection, self._state, self._reporter = connection, state, reporter
         self._outbox, self._closed, self._on_sent = outbox, closed, on_sent
@@ -75,6 +80,8 @@ class Rounds:
         self._meaning = meaning
         session = connection.session
         self._agreed = Agreed(offer, session.silo_id, session.role, samples, tests)
+        built = gate.digest_built(flat.vector)
+        self._allowed = Allowed(gate, offer, connection, reporter, closed, samples, built)
         self._pace = Pace(closed.wait)
         self._begin_testing()
         self._own = [frozen]
@@ -98,6 +105,9 @@ class Rounds:
                     return self._end(assignment)
                 self._rest(assignment)
                 if assignment.action == "ASK_AGAIN" or self._resend(assignment):
+                    continue
+                self._allowed.see(assignment, vectors)
+                if self._allowed.has_to_wait(assignment):
                     continue
                 rnd = self._hand_out(assignment, vectors)
             except SHORT as error:
@@ -201,8 +211,9 @@ class Rounds:
             self._reporter.note(logging.INFO, text)
         progress = self._reporter.now("evaluating", self._offer.run_id, r, steps)
         a, silo_id = assignment, self._connection.session.silo_id
-        numbers = round_numbers(
-            config, silo_id, r, steps, a.local_lr, a.inference_scale, a.evaluate
+        numbers = replace(
+            round_numbers(config, silo_id, r, steps, a.local_lr, a.inference_scale, a.evaluate),
+            run_seed=self._allowed.seed,
         )
         if VectorId.FROZEN in vectors:
             self._flat.load(Section.FROZEN, vectors[VectorId.FROZEN])
@@ -248,10 +259,12 @@ class Rounds:
     def _report_test(self, model_index: int, tested: str, sums: Measured) -> None:
         counts = self._connection.counts
         counts.lap("evaluating")
+        self._allowed.tests()
         try:
             told = self._connection.control.report_evaluation(
                 self._offer.run_id, model_index, tested, sums
             )
+            self._allowed.told(model_index, tested)
             if told:
                 self._reporter.note(logging.WARNING, Public(f"not taken: {told}"))
         except ProtocolError as error:
@@ -279,6 +292,7 @@ class Rounds:
         progress = self._reporter.progress
         progress.phase = "uploading"
         result = rnd.finish()
+        self._allowed.leaves(assignment, result)
         self._connection.counts.rounds += 1
         progress.loss = result.metrics.get("loss")
         began = time.monotonic()

@@ -27,6 +27,7 @@ import domo
 from domo.errors import ConfigError
 from domo.meaning.value import NOTHING, Meaning
 from domo.model.flat import FlatModel
+from domo.model.layout import Layout
 from domo.outside.text import NO_TEXT, Public
 from domo.stages.now import end
 from domo.stages.watch import Seen, Watch
@@ -39,8 +40,10 @@ from domo_client.loop.offers import Offers
 from domo_client.loop.outbox import Outbox
 from domo_client.loop.outcome import Outcome
 from domo_client.loop.rounds import Rounds
+from domo_client.policy.gate import Gate
+from domo_client.policy.policy import Chosen
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.offer import Offer, RefusedRunError
+from domo_client.rpc.offer import Offer, PolicyError, RefusedRunError
 from domo_client.rpc.presence import Attendance
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import describe
@@ -68,9 +71,11 @@ class Silo:
         watch: Watch,
         tail: LogTail | None = None,
         max_threads: int | None = None,
+        *,
+        gate: Gate,
     ):
         self.connection, self._state, self._tail = connection, state, tail
-        self._watch = watch
+        self._watch, self._gate = watch, gate
         self.outcome: Outcome | None = None
         self.on_wait: Callable[[str], None] = lambda text: None
         self.on_sent: Callable[[LocalRound, str, str], None] = lambda rnd, state, text: None
@@ -84,7 +89,9 @@ class Silo:
         self._reporter.start()
         self._presence = Attendance(connection.session)
         self._outbox = Outbox(connection, state, self._reporter, self._closed)
-        self._offers = Offers(connection.control, self._reporter, watch, self._closed, max_threads)
+        self._offers = Offers(
+            connection.control, self._reporter, watch, self._closed, gate, max_threads
+        )
         connection.data.vectors.on_damage = self._note_damage
 
     def __enter__(self) -> Self:
@@ -144,6 +151,11 @@ class Silo:
         return measure(self.device, self._state.folder)
 
     @property
+    def policy(self) -> Chosen:
+        """This silo's policy, and where it is from."""
+        return self._gate.chosen
+
+    @property
     def has_unsaved(self) -> bool:
         """Whether an update is in hand that is not on disk yet."""
         return self._outbox.has_unsaved
@@ -165,6 +177,25 @@ class Silo:
     def prepares(self, offer: Offer) -> None:
         """Say that this thread makes itself ready for a run."""
         self._offers.prepares(offer)
+
+    def check_model(self, offer: Offer, layout: Layout) -> None:
+        """See that a model may be trained here.
+
+        Raises:
+            PolicyError: This silo's policy does not allow it.
+        """
+        self._see(offer, self._gate.of_model(layout, offer.config))
+
+    def _see(self, offer: Offer, why: str) -> None:
+        """Refuse a run, where there is a reason to, at both ends.
+
+        Raises:
+            PolicyError: There is.
+        """
+        if why:
+            error = PolicyError(offer.run_id, why)
+            self._offers.refuse(error)
+            raise error
 
     def decline(self, offer: Offer, reason: Public, code: str = "") -> None:
         """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
@@ -224,7 +255,8 @@ class Silo:
             ConfigError: A number of samples below 0.
             TaskError: The model cannot be trained here: the text says why.
             RefusedRunError: The run needs another version of domo or more threads than this silo
-                gives, or the coordinator asks for something else than its configuration says.
+                gives, or this silo's policy does not allow it, or the coordinator asks for
+                something else than its configuration says.
             LostRunError: The coordinator lost its state, and the run with it.
             IncompleteRoundError: The body made fewer steps than the run asks for.
         """
@@ -235,7 +267,14 @@ class Silo:
         with task_errors("the model cannot be made ready here"):
             flat = FlatModel(model, offer.config.private)
             frozen = flat.frozen_digest()
-        self._offers.check(offer)
+        try:
+            self._offers.check(offer)
+        except RefusedRunError as error:
+            self._offers.refuse(error)
+            raise
+        self.check_model(offer, flat.layout)
+        self._see(offer, self._gate.of_device(str(flat.vector.device)))
+        self._see(offer, self._gate.of_data(offer.config, samples or 0))
         configure_torch(offer.config.threads, flat.vector.device)
         self.connection.data.vectors.expect(flat.layout, page_locked=flat.vector.is_cuda)
         self._reporter.device = flat.vector.device
@@ -253,6 +292,7 @@ class Silo:
             tests=1 if eval_samples is None else eval_samples,
             meaning=meaning or NOTHING,
             on_sent=lambda rnd, state, text: self.on_sent(rnd, state, text),
+            gate=self._gate,
         )
         try:
             self.outcome = yield from rounds.run()

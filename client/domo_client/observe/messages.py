@@ -66,6 +66,7 @@ class Ui:
         """The coordinator has answered; `shared` is what it sees of this silo."""
         say(f"{silo.connection.session.silo_id}: connected to {address}")
         say(shared)
+        say(f"policy: {silo.policy.source} (domo-client policy explain)")
         self._silo = silo
         silo.on_sent, silo.on_wait = self._sent, self._no_place
         silo.on_short = lambda r, error: self.failed(r, error, silo.faults)

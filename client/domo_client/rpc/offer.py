@@ -46,6 +46,15 @@ class ContradictionError(RefusedRunError):
     code = "contradiction"
 
 
+class PolicyError(RefusedRunError):
+    """A run, or what its coordinator asks for in it, that this silo's policy does not allow."""
+
+    code = "policy"
+
+    def __init__(self, run_id: str, why: str):
+        super().__init__(run_id, f"this silo's policy refuses it: {why}")
+
+
 class TooManyThreadsError(RefusedRunError):
     """A run that wants more CPU threads than this silo gives."""
 

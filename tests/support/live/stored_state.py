@@ -66,7 +66,7 @@ class Federation:
 
     def call(self, *command: str) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("DOMO_")}
-        env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DOMO_CLIENT_POLICY": "open"}
         log = (self.folder / "log.txt").open("ab")
         where = {"cwd": self.folder, "env": env, "stdout": log, "stderr": log}
         return subprocess.Popen([str(self.bin / command[0]), *command[1:]], **where)  # type: ignore[call-overload]

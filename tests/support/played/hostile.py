@@ -104,7 +104,7 @@ class Hostile:
         """The first truth of `good`."""
         end = time.monotonic() + timeout_s
         while not (found := good()):
-            assert time.monotonic() < end, [name for name, _ in self.heard]
+            assert time.monotonic() < end, sorted({name for name, _ in self.heard})
             time.sleep(0.02)
         return found
 

@@ -1,0 +1,1 @@
+"""What a silo lets a coordinator do with its data, whatever the coordinator asks for."""
