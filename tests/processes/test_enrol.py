@@ -167,20 +167,21 @@ def test_a_request_and_its_answer(home: Enrolling, site: Site, tmp_path: Path) -
 
 
 def test_an_enrolled_silo_renews_while_it_runs(home: Enrolling, site: Site) -> None:
-    """Certificates of six seconds; the stream and the session stay."""
+    """Certificates of sixteen seconds; the stream and the session stay."""
     second = 1 / 86_400
-    assert site.client("enroll", line_of(home.code("site-s", days=6 * second))).returncode == 0
+    assert site.client("enroll", line_of(home.code("site-s", days=16 * second))).returncode == 0
     found = kept.read(site.silos / "site-s")
     assert found is not None
     assert found.tls.cert is not None
     first = found.tls.cert.read_bytes()
     with connect(found.server, "site-s", state_dir=found.folder, tls=found.tls) as silo:
-        end = time.monotonic() + 15
-        while time.monotonic() < end:
+        end = time.monotonic() + 60
+        while len(home.events("renewed")) < 2:
+            assert time.monotonic() < end, "it was not renewed"
             assert silo.connection.control.wait_for_run() is None
             assert silo.connection.counts.network == ""
             time.sleep(0.5)
         assert silo.connection.counts.joins == 1
     assert found.tls.cert.read_bytes() != first
     assert stat.S_IMODE(found.tls.cert.stat().st_mode) == 0o600
-    assert len(home.events("renewed")) >= 3
+    assert silo.connection.counts.network == ""
