@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
+from domo.ops.addresses import grpc_address
 from domo.ops.command_app import CheckLimit, Version, make_app
 from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
@@ -30,7 +31,7 @@ from domo_client.flags import Dashboard, Flags, takes_flags
 from domo_client.identity.choice import chosen, default_state, host_name, settled
 from domo_client.identity.command import enroll
 from domo_client.operator_signals import hang_up, listen
-from domo_client.policy.command import app as policy
+from domo_client.policy.command import app as policies
 from domo_client.policy.command import approve, refuse
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 app = make_app("domo-client")
 app.command()(enroll)
-app.add_typer(policy)
+app.add_typer(policies)
 app.command()(approve)
 app.command()(refuse)
 HEALTHY_S, HEALTHY_BEATS = 30.0, 3
@@ -87,17 +88,23 @@ def main_command(
         )
     if flags.tls is not None:
         from domo_client.identity.greeting import see_let_in
+        from domo_client.policy.pins import see_coordinator
+        from domo_client.policy.policy import Chosen
 
+        folder = flags.state_dir or default_state(flags.name or host_name())
+        policy = Chosen.of(flags.policy, folder, flags.shard is not None).policy
+        see_coordinator(policy, grpc_address(flags.server), flags.tls)
         see_let_in(flags.server, flags.tls, flags.name or host_name())
     import torch  # after what is wrong without it
 
-    from domo_client.agent import AgentOptions, run_agent
+    from domo_client.agent import run_agent
     from domo_client.given import check_workers, parse_device, parse_shard
     from domo_client.leftovers import give_back
     from domo_client.loop.connect import connect
     from domo_client.loop.silo import Silo
     from domo_client.observe.messages import Ui, certificate_note
     from domo_client.observe.prometheus import SiloMetrics
+    from domo_client.work import AgentOptions
 
     silo_id = flags.name or host_name()
     log_context(silo=silo_id)

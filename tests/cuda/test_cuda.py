@@ -16,9 +16,9 @@ from domo.training.batches import to_device
 from domo.training.devices import to_host
 from domo.training.local_round import LocalRound
 from domo.trial import shard_silos
-from domo_client.agent import AgentOptions
 from domo_client.loop.rounds import Rounds
 from domo_client.telemetry.resources import measure
+from domo_client.work import AgentOptions
 from domo_proto.assignment import Announced, Assignment
 from domo_proto.codec import VectorId
 from tests.golden import test_golden

@@ -18,11 +18,15 @@ from domo.metrics.table import Sum
 from domo.model.flat import FlatModel
 from domo.tasks.base import ArrayDataset
 from domo_client.cli import app
+from domo_client.loop import allowed
 from domo_client.loop.silo import Silo
 from domo_client.policy import gate
 from domo_client.policy.gate import sha256_of
+from domo_client.policy.pins import OtherCoordinatorError, shows
 from domo_client.rpc.offer import ContradictionError, PolicyError
+from domo_proto.channel import TlsFiles
 from domo_proto.v1 import federation_pb2 as pb
+from tests.support.live.enrolled import enrolling
 from tests.support.live.silos import Agent, options
 from tests.support.played.hostile import RUN_ID, Hostile
 from tests.support.tasks.unopened import Unopened
@@ -121,6 +125,33 @@ def test_a_policy_that_was_broken_since_refuses(tmp_path: Path) -> None:
         finally:
             agent.close()
     assert told.reason.endswith("this silo's policy cannot be read")
+
+
+# which coordinator
+
+
+def test_a_coordinator_that_the_policy_does_not_name_hears_nothing(tmp_path: Path) -> None:
+    with enrolling(tmp_path) as home:
+        address, tls = home.coordinator.address, home.enrolled("site-a").files(tmp_path / "tls")
+        shown = shows(address, tls)
+        (ca,), key = shown.authorities, shown.key
+        before = home.coordinator.get("/silos")
+
+        def join(*named: str, tls: TlsFiles | None = tls) -> None:
+            given = policy_file(tmp_path, f"coordinator = {list(named)}".replace("'", '"'))
+            where = {"state_dir": tmp_path / "state", "policy": given}
+            domo_client.connect(address, "site-a", tls=tls, **where).close()
+
+        other = "0" * 64
+        for named in ([f"key:{other}"], [f"ca:{other}"], [ca, f"key:{other}"], []):
+            with pytest.raises(OtherCoordinatorError, match="nothing was said to it") as caught:
+                join(*named)
+            assert str(key) in str(caught.value), "the one that it has, to compare"
+        with pytest.raises(OtherCoordinatorError, match="without TLS"):
+            join(ca, tls=None)
+        assert home.coordinator.get("/silos") == before
+        for named in ([ca], [str(key)], [ca, str(key)], [f"key:{other}", str(key)]):
+            join(*named)
 
 
 # a loop of one's own
@@ -257,14 +288,15 @@ def test_a_rule_that_is_made_stricter_meanwhile_holds_for_the_next_round(tmp_pat
 
 def test_the_same_model_is_tested_once(tmp_path: Path) -> None:
     with joined(tmp_path, {}, "default") as (it, silo):
-        it.headers = lambda n, right: _tests(right, 0)
-        it.submit = lambda header: pb.SubmitResponse(state=pb.STALE)  # type: ignore[method-assign]
+        it.headers = _tests
         with pytest.raises(PolicyError, match="model 0 is to be tested a second time"):
             go(silo)
         assert len(it.of("ReportEvaluation")) == 1
 
 
-def _tests(right: pb.RoundHeader, r: int) -> pb.RoundHeader:
+def _tests(n: int, right: pb.RoundHeader) -> pb.RoundHeader:
+    right.action = pb.EVALUATE
+    right.num_steps, right.local_lr = 0, 0.0
     right.evaluate = True
     return right
 
@@ -284,7 +316,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Looked at often, and moved by tests."""
     made = Clock(NOON)
     monkeypatch.setattr(gate, "local_now", made)
-    monkeypatch.setattr(gate, "CLOSED_AGAIN_S", 0.05)
+    monkeypatch.setattr(allowed, "AGAIN_S", 0.05)
     return made
 
 

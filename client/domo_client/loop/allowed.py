@@ -16,6 +16,9 @@ from domo_client.rpc.offer import Offer, PolicyError
 from domo_proto.assignment import Announced, Assignment
 from domo_proto.codec import VectorId, model_digest
 
+AGAIN_S = 30.0
+"""Until a round that has to wait is looked at again."""
+
 
 class Allowed:
     """What the policy says in one run.
@@ -79,7 +82,7 @@ class Allowed:
             self._held = held.reason
             self._reporter.tell(Public(f"run {self._offer.run_id} waits here: {held.reason}"))
         self._reporter.now("waiting", self._offer.run_id, a.round_index)
-        self._closed.wait(held.again_s)
+        self._closed.wait(AGAIN_S)
         return True
 
     def told(self, model_index: int, tested: str) -> None:

@@ -17,9 +17,11 @@ from domo.errors import DomoError, SiloConflictError, code_of
 from domo.ops.logs import log_context
 from domo.outside.text import Public
 from domo.stages.watch import Watch
+from domo.training.local_round import LocalRound
 from domo_client.loop.faults import Faults
 from domo_client.rpc.connection import Connection
 from domo_client.state.files import replace
+from domo_client.telemetry.counts import Counts
 from domo_client.telemetry.describe import describe
 from domo_client.telemetry.log_tail import LogTail, journal
 from domo_client.telemetry.resources import measure
@@ -233,3 +235,29 @@ class Reporter(threading.Thread):
 def _said(progress: Progress) -> dict[str, Any]:
     """Its fields, as far as they are known."""
     return {k: v for k, v in asdict(progress).items() if v is not None}
+
+
+def stepper(
+    reporter: Reporter, counts: Counts, progress: Progress
+) -> Callable[[LocalRound, int], bool]:
+    """What a round calls before each batch; it holds no vectors.
+
+    Args:
+        reporter: Knows whether the coordinator still wants the round.
+        counts: Of steps.
+        progress: Of the round.
+    """
+    step_at = 0.0
+
+    def on_step(rnd: LocalRound, done: int) -> bool:
+        nonlocal step_at
+        if done > progress.step:
+            now = time.monotonic()
+            if done > 1:
+                progress.longest_step_s = max(progress.longest_step_s or 0.0, now - step_at)
+            step_at = now
+        counts.steps += done - progress.step
+        progress.phase, progress.step = "training", done
+        return reporter.may_go_on()
+
+    return on_step

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from domo.model.flat import FlatModel
+from domo.model.layout import Layout
 from domo.outside.faults import outside
 from domo.outside.text import Public
 from domo.stages.watch import Watch
@@ -102,6 +104,40 @@ class Offers:
         if why := self._gate.of_run(config) or self._gate.answer(offer.run_id, config):
             raise PolicyError(offer.run_id, why)
 
+    def see_model(self, offer: Offer, layout: Layout) -> None:
+        """See that a model may be trained here; where it may not, both ends are told.
+
+        Raises:
+            PolicyError: This silo's policy does not allow it.
+        """
+        self._see(offer, self._gate.of_model(layout, offer.config))
+
+    def see_all(self, offer: Offer, flat: FlatModel, samples: int) -> None:
+        """See that a run may begin here; where it may not, both ends are told.
+
+        Args:
+            offer: The run.
+            flat: Its model, on its device.
+            samples: Size of the training data.
+
+        Raises:
+            RefusedRunError: It may not.
+        """
+        try:
+            self.check(offer)
+        except RefusedRunError as error:
+            self.refuse(error)
+            raise
+        self.see_model(offer, flat.layout)
+        self._see(offer, self._gate.of_device(str(flat.vector.device)))
+        self._see(offer, self._gate.of_data(offer.config, samples))
+
+    def _see(self, offer: Offer, why: str) -> None:
+        if why:
+            error = PolicyError(offer.run_id, why)
+            self.refuse(error)
+            raise error
+
     def _has_to_wait(self, offer: Offer, on_wait: Callable[[str], None]) -> bool:
         """Let time pass where the policy has a run wait; whether it was so."""
         run_id, config, said = offer.run_id, offer.config, ""
@@ -111,7 +147,7 @@ class Offers:
                 text = Public(f"run {run_id}: waits here: {said}")
                 on_wait(text)
                 self._reporter.note(logging.WARNING, text)
-                self._reporter.not_ready = NotReady(run_id, Public(said), held.code, held.again_s)
+                self._reporter.not_ready = NotReady(run_id, Public(said), held.code, LISTEN_S)
                 self._reporter.beat()
             if self._closed.wait(LISTEN_S) or self._reporter.is_over(run_id):
                 self._reporter.not_ready = None

@@ -21,7 +21,7 @@ from domo.training.round_data import round_numbers
 from domo_client.loop.allowed import Allowed
 from domo_client.loop.faults import Faults
 from domo_client.loop.header import Agreed
-from domo_client.loop.heartbeat import Progress, Reporter
+from domo_client.loop.heartbeat import Reporter, stepper
 from domo_client.loop.outbox import REFUSED, Outbox
 from domo_client.loop.outcome import Outcome
 from domo_client.loop.own_model import save_own_model
@@ -229,7 +229,7 @@ class Rounds:
             vectors.get(VectorId.X_PREV),
             vectors.get(VectorId.MEAN_MOMENTUM),
             {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
-            on_step=self._stepper(progress),
+            on_step=stepper(self._reporter, self._connection.counts, progress),
             on_evaluation=lambda sums: self._report_test(r, tested, sums),
             spend=config.personal == "none",  # which begins from x_r anew
             c_r=vectors.get(VectorId.CONTROL),
@@ -238,23 +238,6 @@ class Rounds:
         self._reporter.failed = False
         self._connection.counts.begin()
         return rnd
-
-    def _stepper(self, progress: Progress) -> Callable[[LocalRound, int], bool]:
-        """What a round calls before each batch; it holds no vectors."""
-        counts, step_at = self._connection.counts, 0.0
-
-        def on_step(rnd: LocalRound, done: int) -> bool:
-            nonlocal step_at
-            if done > progress.step:
-                now = time.monotonic()
-                if done > 1:
-                    progress.longest_step_s = max(progress.longest_step_s or 0.0, now - step_at)
-                step_at = now
-            counts.steps += done - progress.step
-            progress.phase, progress.step = "training", done
-            return self._reporter.may_go_on()
-
-        return on_step
 
     def _report_test(self, model_index: int, tested: str, sums: Measured) -> None:
         counts = self._connection.counts

@@ -43,7 +43,7 @@ from domo_client.loop.rounds import Rounds
 from domo_client.policy.gate import Gate
 from domo_client.policy.policy import Chosen
 from domo_client.rpc.connection import Connection
-from domo_client.rpc.offer import Offer, PolicyError, RefusedRunError
+from domo_client.rpc.offer import Offer, RefusedRunError
 from domo_client.rpc.presence import Attendance
 from domo_client.state.folder import SiloState
 from domo_client.telemetry.describe import describe
@@ -184,18 +184,7 @@ class Silo:
         Raises:
             PolicyError: This silo's policy does not allow it.
         """
-        self._see(offer, self._gate.of_model(layout, offer.config))
-
-    def _see(self, offer: Offer, why: str) -> None:
-        """Refuse a run, where there is a reason to, at both ends.
-
-        Raises:
-            PolicyError: There is.
-        """
-        if why:
-            error = PolicyError(offer.run_id, why)
-            self._offers.refuse(error)
-            raise error
+        self._offers.see_model(offer, layout)
 
     def decline(self, offer: Offer, reason: Public, code: str = "") -> None:
         """Say that this silo will not take part in a run, and why; `code`: of the error it is."""
@@ -267,14 +256,7 @@ class Silo:
         with task_errors("the model cannot be made ready here"):
             flat = FlatModel(model, offer.config.private)
             frozen = flat.frozen_digest()
-        try:
-            self._offers.check(offer)
-        except RefusedRunError as error:
-            self._offers.refuse(error)
-            raise
-        self.check_model(offer, flat.layout)
-        self._see(offer, self._gate.of_device(str(flat.vector.device)))
-        self._see(offer, self._gate.of_data(offer.config, samples or 0))
+        self._offers.see_all(offer, flat, samples or 0)
         configure_torch(offer.config.threads, flat.vector.device)
         self.connection.data.vectors.expect(flat.layout, page_locked=flat.vector.is_cuda)
         self._reporter.device = flat.vector.device

@@ -20,10 +20,6 @@ from domo_client.policy.policy import Chosen, Policy
 from domo_client.policy.rules import of_data, of_round, refusal, verdicts
 from domo_client.policy.secret import Secret
 
-LOOK_AGAIN_S = 2.0
-"""Until an answer is looked for again; `domo-client approve` is felt at once."""
-CLOSED_AGAIN_S = 30.0
-"""Until hours and a day's counts are looked at again."""
 MB = 1e6
 
 
@@ -38,12 +34,10 @@ class Waits(NamedTuple):
     Attributes:
         reason: In words that may leave: the policy's and the run's.
         code: What kind of reason.
-        again_s: When to look again, seconds.
     """
 
     reason: str
     code: str
-    again_s: float
 
 
 def local_now() -> datetime:
@@ -115,13 +109,13 @@ class Gate:
         if self.policy.approve != "ask" or self._approvals.said(run_id, config.digest):
             return None
         text = f"its operator has to approve it: domo-client approve {run_id}"
-        return Waits(text, "waits-for-approval", LOOK_AGAIN_S)
+        return Waits(text, "waits-for-approval")
 
     def _closed(self) -> Waits | None:
         if self.policy.is_open_at(local_now()):
             return None
         text = f"hours: this silo's policy lets it work at {self.policy.hours} only"
-        return Waits(text, "outside-hours", CLOSED_AGAIN_S)
+        return Waits(text, "outside-hours")
 
     def of_model(self, layout: Layout, config: RunConfig) -> str:
         """Why a run is refused for its model; empty: it is not."""
@@ -217,11 +211,11 @@ class Gate:
         if trains and day.updates >= policy.max_rounds_a_day and not day.has(update):
             most = policy.max_rounds_a_day
             text = f"max_rounds_a_day: {most} have left today, which is what the policy allows"
-            return Waits(text, "daily-limit", CLOSED_AGAIN_S)
+            return Waits(text, "daily-limit")
         if tests and day.tests >= policy.max_tests_a_day:
             most = policy.max_tests_a_day
             text = f"max_tests_a_day: {most} were tested today, which is what the policy allows"
-            return Waits(text, "daily-limit", CLOSED_AGAIN_S)
+            return Waits(text, "daily-limit")
         return None
 
     def note_update(self, update: str) -> None:

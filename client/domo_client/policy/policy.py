@@ -35,7 +35,7 @@ def _method(name: str) -> str:
 
 Pin = Annotated[str, Field(pattern=r"^(ca|key):[0-9a-f]{64}$")]
 TaskName = Annotated[str, Field(pattern=rf"^{TASK}$", max_length=MOST_TASK)]
-Method = Annotated[str, Field(max_length=100), AfterValidator(_method)]
+Method = Annotated[str, AfterValidator(_method)]
 LayoutDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 DeviceName = Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")]

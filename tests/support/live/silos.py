@@ -11,9 +11,10 @@ import torch
 
 import domo_client
 from domo.errors import DomoError
-from domo_client.agent import AgentOptions, run_agent
+from domo_client.agent import run_agent
 from domo_client.loop.silo import Silo
 from domo_client.observe.messages import Ui
+from domo_client.work import AgentOptions
 
 
 def options(data: Path | None = None, *tasks: str, **given: Any) -> AgentOptions:

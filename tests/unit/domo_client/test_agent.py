@@ -8,10 +8,10 @@ from torch import nn
 
 from domo.errors import ConfigError, TaskError
 from domo.run_config import RunConfig
-from domo_client.agent import MissingDataError, prepare
 from domo_client.given import check_workers, parse_device, parse_shard
 from domo_client.observe.messages import Ui
 from domo_client.rpc.offer import Offer
+from domo_client.work import MissingDataError, prepare
 from tests.support.live.silos import options
 
 

@@ -105,6 +105,7 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         lines = result.stdout.splitlines()
         assert lines.pop(1).endswith("log lines stay here (--share-log would send domo's own)")
+        assert lines.pop(1) == "policy: open, as was given (domo-client policy explain)"
         assert lines[:4] == [
             f"site-a: connected to {server.address}",
             "waiting for a run; Ctrl-C stops this silo",

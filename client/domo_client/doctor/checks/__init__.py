@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from domo.meaning.value import Meaning
     from domo.ops.proxies import Proxy
-    from domo_client.agent import Work
     from domo_client.rpc.offer import Offer
+    from domo_client.work import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo.tasks.datasets import PixelDataset
 from domo.training.batches import BatchLoader
 from domo.training.task_errors import task_errors
-from domo_client.agent import Work
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.doctor.sheet import Page, Picture, draw
+from domo_client.work import Work
 
 LOOKED_AT = 64
 """Inputs of a part that levels are counted in, and that are drawn."""

@@ -15,8 +15,8 @@ from domo.model.flat import as_bytes, byte_view
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo.training.batches import BatchLoader
 from domo.training.task_errors import task_errors
-from domo_client.agent import Work
 from domo_client.doctor.checks import Facts, Setup
+from domo_client.work import Work
 
 READ_S = 20.0
 """For how long each of training and test data are read."""

@@ -30,10 +30,10 @@ from domo.training.looking.ready import Look, look
 from domo.training.round_data import RoundNumbers
 from domo.training.task_errors import LoadError, task_errors, told
 from domo.training.task_round import run_task_round
-from domo_client.agent import AgentOptions, MissingDataError, Work, prepare
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.given import parse_shard
 from domo_client.rpc.offer import Offer
+from domo_client.work import AgentOptions, MissingDataError, Work, prepare
 
 STEPS = 3
 CALM_LR = 1e-4

@@ -14,11 +14,11 @@ from domo.tasks import load_task
 from domo.tasks.base import ArrayDataset
 from domo.tasks.datasets import PixelDataset
 from domo.training.batches import BatchLoader
-from domo_client.agent import Work
 from domo_client.doctor.checks import Facts, Setup
 from domo_client.doctor.checks.inputs import inputs, seen, some, spread
 from domo_client.doctor.checks.samples import samples
 from domo_client.doctor.sheet import COLUMNS, GAP, LINE, SIDE, Page, Picture, draw
+from domo_client.work import Work
 
 RAMP = np.arange(64 * 64).reshape(64, 64)
 
