@@ -91,7 +91,9 @@ def main() -> None:
         tempfile.TemporaryDirectory() as name,
         way.hooked(),
         coordinator(Path(name), own_run(Path(name), model, num_rounds=4)) as server,
-        domo_client.connect(server.address, "a", state_dir=Path(name) / "silo") as silo,
+        domo_client.connect(
+            server.address, "a", state_dir=Path(name) / "silo", policy="open"
+        ) as silo,
     ):
         for rnd in silo.rounds(model, samples=2):
             way.watch(False)

@@ -286,6 +286,7 @@ def _setup(flags: Flags, dashboard: str | None, look: Path | None) -> "Setup":
         compression=flags.compression,
         dashboard=dashboard,
         look=look,
+        policy=flags.policy,
     )
 
 

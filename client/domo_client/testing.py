@@ -95,7 +95,10 @@ def try_task(
     losses: list[float] = []
     metrics: list[Mapping[str, float]] = []
     held: dict[int, str] = {}
-    with TemporaryDirectory() as state, connect(address, silo, state_dir=Path(state)) as joined:
+    with (
+        TemporaryDirectory() as state,
+        connect(address, silo, state_dir=Path(state), policy="open") as joined,
+    ):
         offer = joined.next_run()
         model = build_model(task, offer.config.seed)
         notes += look(

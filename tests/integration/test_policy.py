@@ -26,6 +26,7 @@ from domo_client.policy.pins import OtherCoordinatorError, shows
 from domo_client.rpc.offer import ContradictionError, PolicyError
 from domo_proto.channel import TlsFiles
 from domo_proto.v1 import federation_pb2 as pb
+from tests.support.live.coordinator import coordinator
 from tests.support.live.enrolled import enrolling
 from tests.support.live.silos import Agent, options
 from tests.support.played.hostile import RUN_ID, Hostile
@@ -421,3 +422,16 @@ def test_nobody_says_yes_in_time(tmp_path: Path) -> None:
     ):
         go(silo)
     assert time.monotonic() - began > 0.3
+
+
+def test_the_doctor_names_what_the_policy_refuses_of_the_open_run(tmp_path: Path) -> None:
+    run = {"task": "digits", "num_rounds": 1, "num_silos": 2, "batch_size": 8}
+    with coordinator(tmp_path, run) as server:
+        given = ["--server", server.address, "--name", "site-a", "--state-dir", str(tmp_path / "s")]
+        words = [*given, "--data", str(tmp_path), "--policy", "default", "--json"]
+        done = CliRunner().invoke(app, ["doctor", *words])
+        assert done.exit_code == 1
+        assert "this silo's policy (the default) refuses the run" in done.stdout
+        assert "min_batch: batches of 8 samples" in done.stdout
+        done = CliRunner().invoke(app, ["doctor", *words[:-2], "open", "--json"])
+        assert "policy" not in done.stdout

@@ -18,7 +18,7 @@ from torch import nn
 from domo.model.flat import FlatModel, byte_view
 from domo.run_config import RunConfig
 from domo_proto.assignment import SECTIONS, Action, Announced, Assignment
-from domo_proto.codec import FRAME_BYTES, VectorId, encode_frame
+from domo_proto.codec import FRAME_BYTES, VectorId, decode_frame, encode_frame
 from domo_proto.v1 import federation_pb2 as pb
 
 CONTROL, DATA = "domo_proto.v1.Federation", "domo_proto.v1.FederationData"
@@ -42,6 +42,7 @@ class Hostile:
             is an error of the wire. FetchRound and Attend give an iterable, FetchRound's of bytes.
         headers: Given the rounds that were handed out so far, and the right header: gives the one
             that is sent. By default the right one.
+        updates: The vectors of each update that came.
         offer: The message of the offer; None: nothing is offered.
     """
 
@@ -63,6 +64,7 @@ class Hostile:
         self.answers: dict[str, Answer] = {}
         self.headers: Callable[[int, pb.RoundHeader], pb.RoundHeader] = lambda n, header: header
         self.round_index, self.handed = 0, 0
+        self.updates: list[dict[VectorId, bytes]] = []
         self.declined: dict[str, str] = {}
         self.offer: pb.RunOffer | None = pb.RunOffer(
             run_id=RUN_ID,
@@ -233,8 +235,12 @@ class Hostile:
 
         def submit(messages: Iterator[bytes], context: Any) -> bytes:
             header = pb.UpdateHeader.FromString(next(messages))
-            for _ in messages:
-                pass
+            held: dict[VectorId, bytes] = {}
+            for message in messages:
+                frame = decode_frame(message)
+                vector_id = VectorId(frame.vector_id)
+                held[vector_id] = held.get(vector_id, b"") + bytes(frame.payload)
+            self.updates.append(held)
             return _as_bytes(self._hear("SubmitUpdate", self.submit)(header, context))
 
         handlers = {

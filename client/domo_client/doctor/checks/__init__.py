@@ -40,6 +40,7 @@ class Setup:
     compression: str = "none"
     dashboard: str | None = None
     look: Path | None = None
+    policy: str | None = None
 
     @property
     def host(self) -> str:

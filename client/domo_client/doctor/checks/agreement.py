@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 import grpc
 
-from domo.errors import AccessError, ProtocolError
+from domo.errors import AccessError, ConfigError, ProtocolError
 from domo.meaning.compare import CURES, described, differences, other_code
 from domo.meaning.value import NOTHING, Meaning
 from domo.names import is_name
 from domo.ops.findings import Finding, ok, problem, unchecked, warning
 from domo_client.doctor.checks import Facts, OpenRun, Setup
 from domo_client.doctor.checks.network import CALL_S, channel
+from domo_client.policy.policy import Chosen
+from domo_client.policy.rules import refusal, verdicts
 from domo_client.rpc.control import MOST_WANTED
 from domo_client.rpc.offer import Offer, understood
 from domo_proto.channel import federation_stub
@@ -53,6 +55,19 @@ def open_run(setup: Setup, facts: Facts) -> Iterator[Finding]:
         yield warning(f"{text}, which is not among the tasks that are given", mend)
     else:
         yield ok("; ".join([text, *described(wanted)]))
+    yield from _policy(setup, facts.run.offer)
+
+
+def _policy(setup: Setup, offer: Offer) -> Iterator[Finding]:
+    """What this silo's policy says of the open run, as far as its configuration tells."""
+    try:
+        chosen = Chosen.of(setup.policy, setup.state_dir, setup.shard is not None)
+    except ConfigError as error:
+        yield problem(str(error), "mend the policy: domo-client policy explain shows each key")
+        return
+    if why := refusal(verdicts(chosen.policy, offer.config)):
+        text = f"this silo's policy ({chosen.source}) refuses the run {offer.run_id}: {why}"
+        yield problem(text, "another run, or another policy: domo-client policy explain")
 
 
 def _unanswered(setup: Setup, error: grpc.RpcError) -> Finding:
