@@ -1,0 +1,239 @@
+"""A record that only grows, and finds each change."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from domo.audit import chain as chains
+from domo.audit.canonical import canonical
+from domo.audit.chain import FOLDER, Chain, Head, files, hash_of, read_head
+from domo.audit.verify import BrokenChainError, read, verify
+from domo.errors import StateError
+
+NUM_LINES, NUM_EDITS = 12, 10_000
+
+
+def grown(folder: Path, lines: int = NUM_LINES, file_bytes: int = 900) -> Path:
+    """A chain of several files."""
+    chain = Chain(folder, file_bytes)
+    for i in range(lines):
+        chain.add("update", run="1-domo", round=i, sha256=hash_of(bytes([i])), bytes=24_360)
+    chain.close()
+    return folder / FOLDER
+
+
+def test_a_line_is_canonical_and_says_what_it_was_told(tmp_path: Path) -> None:
+    folder = grown(tmp_path)
+    lines = [line for path in files(folder) for line in path.read_bytes().splitlines()]
+    assert len(lines) == NUM_LINES
+    assert len(files(folder)) > 2, "the chain goes on from file to file"
+    for i, line in enumerate(lines):
+        said = json.loads(line)
+        assert (said["n"], said["round"], said["what"]) == (i + 1, i, "update")
+        assert list(said) == sorted(said)
+        assert len(line) < 400
+    assert [told.said["round"] for told in read(folder)] == list(range(NUM_LINES))
+    assert verify(folder).n == NUM_LINES
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": [True, None, "x"]}, '{"a":[true,null,"x"],"b":1}'),
+        ({"\u20ac": 1, "\r": 2, "\U0001f600": 3, "\ufb33": 4}, None),
+        (
+            {"k": 'a"\\/\b\f\n\r\t\u0001\u007f\u00e9'},
+            '{"k":"a\\"\\\\/\\b\\f\\n\\r\\t\\u0001\u007f\u00e9"}',
+        ),
+    ],
+)
+def test_canonical_form_is_that_of_rfc_8785(value: dict[str, object], text: str | None) -> None:
+    made = canonical(value)
+    assert json.loads(made) == value
+    if text is not None:
+        assert made == text.encode()
+    else:  # section 3.2.3: in the order of UTF-16, not of code points
+        assert list(json.loads(made)) == ["\r", "\u20ac", "\U0001f600", "\ufb33"]
+
+
+@pytest.mark.parametrize("value", [{"a": 0.5}, {"a": 2**53}, {"a": b"x"}, {1: 2}, {"a": "\ud800"}])
+def test_what_has_no_one_form_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="canonical form|keys are text|surrogates"):
+        canonical(value)
+
+
+Edit = Callable[[random.Random, Path], None]
+
+
+def _some(rng: random.Random, folder: Path) -> tuple[Path, list[bytes]]:
+    path = rng.choice(files(folder))
+    return path, path.read_bytes().splitlines(keepends=True)
+
+
+def flip(rng: random.Random, folder: Path) -> None:
+    path = rng.choice([*files(folder), folder / "head.json"])
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+
+
+def change(rng: random.Random, folder: Path) -> None:
+    """One that keeps the form."""
+    path, lines = _some(rng, folder)
+    i = rng.randrange(len(lines))
+    said = json.loads(lines[i])
+    said[rng.choice(["run", "at", "what", "extra"])] = "another"
+    lines[i] = canonical(said) + b"\n"
+    path.write_bytes(b"".join(lines))
+
+
+def remove(rng: random.Random, folder: Path) -> None:
+    path, lines = _some(rng, folder)
+    del lines[rng.randrange(len(lines))]
+    path.write_bytes(b"".join(lines))
+
+
+def add(rng: random.Random, folder: Path) -> None:
+    path, lines = _some(rng, folder)
+    lines.insert(rng.randrange(len(lines) + 1), rng.choice(lines))
+    path.write_bytes(b"".join(lines))
+
+
+def forge(rng: random.Random, folder: Path) -> None:
+    """A line more at the end, as the chain would have it."""
+    path = files(folder)[-1]
+    last = path.read_bytes().splitlines()[-1]
+    said = {
+        **json.loads(last),
+        "n": NUM_LINES + 1,
+        "prev": hash_of(last),
+        "round": rng.randrange(99),
+    }
+    path.write_bytes(path.read_bytes() + canonical(said) + b"\n")
+
+
+def swap(rng: random.Random, folder: Path) -> None:
+    path, lines = _some(rng, folder)
+    lines = lines[1:] + lines[:1] if len(lines) > 1 else [b"{}\n"]
+    path.write_bytes(b"".join(lines))
+
+
+def cut(rng: random.Random, folder: Path) -> None:
+    path = files(folder)[-1]
+    path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+
+
+def lose(rng: random.Random, folder: Path) -> None:
+    rng.choice([*files(folder), folder / "head.json", folder / "public.pem"]).unlink()
+
+
+def replace(rng: random.Random, folder: Path) -> None:
+    """Another chain's file under the same name."""
+    path = rng.choice(files(folder))
+    shutil.copy(folder.parent.parent / "other" / FOLDER / path.name, path)
+
+
+EDITS: tuple[Edit, ...] = (flip, change, remove, add, forge, swap, cut, lose, replace)
+
+
+def test_ten_thousand_edits_are_found_each(tmp_path: Path) -> None:
+    folder = grown(tmp_path / "ours")
+    grown(tmp_path / "other")
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    rng = random.Random(1)
+    for k in range(NUM_EDITS):
+        edit = EDITS[k % len(EDITS)]
+        edit(rng, folder)
+        changed = [p for p, data in whole.items() if not p.exists() or p.read_bytes() != data]
+        assert changed, edit
+        with pytest.raises(BrokenChainError):
+            verify(folder)
+        for path in changed:
+            path.write_bytes(whole[path])
+    assert verify(folder).n == NUM_LINES
+
+
+def test_a_chain_that_was_written_anew_is_not_the_one_that_others_know(tmp_path: Path) -> None:
+    ours = grown(tmp_path / "ours")
+    with closing(Chain(tmp_path / "ours")) as chain:
+        key, head = chain.public_key, verify(ours)
+    told = Head(5, [line.hash for line in read(ours)][4])
+    assert verify(ours, key, [told, head]) == head
+    anew = grown(tmp_path / "anew")
+    with pytest.raises(BrokenChainError, match="signature"):
+        verify(anew, key)
+    with pytest.raises(BrokenChainError, match="line 5 is not the one that was told to others"):
+        verify(anew, None, [told])
+    short = grown(tmp_path / "short", 4)
+    with pytest.raises(BrokenChainError, match="line 5 is not the one"):
+        verify(short, None, [told])
+
+
+def test_it_goes_on_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(3):
+        folder = grown(tmp_path, 4)
+    assert verify(folder).n == 12
+    assert (folder / "key.pem").stat().st_mode & 0o77 == 0
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("at", ["before", "half", "whole", "rotated"])
+def test_a_process_that_dies_at_any_instant_leaves_a_whole_chain(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = grown(tmp_path, 3, 10**6)
+
+    def dies(self: Chain, line: bytes) -> None:
+        if at == "half":
+            self._file.write(line[:20])
+        if at == "whole":
+            self._file.write(line + b"\n")
+        raise Killed
+
+    with (
+        closing(Chain(tmp_path, 1 if at == "rotated" else 10**6)) as chain,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(chains.Chain, "_append", dies)
+        with pytest.raises(Killed):
+            chain.add("update", run="x")
+    if at != "whole":
+        with pytest.raises(BrokenChainError):
+            verify(folder)
+    with closing(Chain(tmp_path)) as again:
+        assert again.head.n == 4
+        assert verify(folder).n == 4
+        again.add("update", run="y")
+    assert verify(folder).n == 5
+
+
+@pytest.mark.parametrize("damage", ["head", "tail", "key"])
+def test_one_that_is_damaged_is_not_written_on(damage: str, tmp_path: Path) -> None:
+    folder = grown(tmp_path, 4, 10**6)
+    if damage == "head":
+        (folder / "head.json").write_text("{}")
+    elif damage == "tail":
+        path = files(folder)[-1]
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    else:
+        (folder / "key.pem").write_text("-")
+    with pytest.raises(StateError, match="audit verify"):
+        Chain(tmp_path)
+
+
+def test_the_head_says_the_newest_line(tmp_path: Path) -> None:
+    with closing(Chain(tmp_path)) as chain:
+        head = chain.add("joined", coordinator="localhost:1")
+        told = read_head(tmp_path / FOLDER)
+        assert told is not None
+        assert told[1] == head == chain.head
+        with pytest.raises(ValueError, match="the chain's"):
+            chain.add("joined", prev="x")
