@@ -4,8 +4,10 @@
 
 runs, for each method, a federation of real processes, of which one is killed with SIGKILL again and
 again and started anew at once, and compares the digest of the last checkpoint, and which model was
-chosen, with an undisturbed simulation. One line a method: kills by process, rounds, seconds, and
-whether the bytes are the same. Exit code 1 where not.
+chosen, with an undisturbed simulation; and looks whether the audit chains of all five are whole,
+and those of silos and coordinator fit. Silos have a policy from their first restart on. One line a
+method: kills by process, rounds, seconds, and whether the bytes are the same. Exit code 1 where
+not.
 """
 
 import argparse
@@ -20,6 +22,9 @@ from typing import Any
 
 import torch
 
+from domo.audit.chain import FOLDER
+from domo.audit.looking import compare
+from domo.audit.verify import verify
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
 from domo.simulated import SimulationResult
@@ -41,6 +46,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 PAUSE_S = (0.2, 2.5)
 """Between two kills, drawn evenly."""
 LIMIT_S = 600.0
+POLICY = "min_batch = 8\nmin_samples_per_update = 8\nmin_silos = 3\n"
 
 
 def expected(fed: Federation, run: Mapping[str, Any]) -> SimulationResult:
@@ -56,6 +62,22 @@ def expected(fed: Federation, run: Mapping[str, Any]) -> SimulationResult:
     return simulate(config, task, silos)
 
 
+def chains_of(fed: Federation) -> str:
+    """What the audit chains of all processes come to, in words.
+
+    Raises:
+        BrokenChainError: One is not whole, or two do not fit.
+    """
+    theirs, lines, heads, updates = fed.state_dir / FOLDER, 0, 0, 0
+    for ours in (theirs, *(fed.state_of(name) / FOLDER for name in SILOS)):
+        head = verify(ours)
+        lines += head.n
+        if ours != theirs:
+            found = compare(ours, theirs, head)
+            heads, updates = heads + found.heads, updates + found.updates
+    return f"5 chains of {lines} lines whole, {heads} heads and {updates} updates fit"
+
+
 def strike(name: str, run: Mapping[str, Any], kills: int, seed: int) -> bool:
     """One method; whether its bytes are those of the simulation."""
     chance, struck, began = random.Random(seed), Counter[str](), time.monotonic()
@@ -63,6 +85,8 @@ def strike(name: str, run: Mapping[str, Any], kills: int, seed: int) -> bool:
         tempfile.TemporaryDirectory() as folder,
         started(Path(folder), run, 0.05, 120.0) as fed,
     ):
+        policy = Path(folder) / "policy.toml"
+        policy.write_text(POLICY)
         while sum(struck.values()) < kills:
             time.sleep(chance.uniform(*PAUSE_S))
             state = fed.get(f"/runs/{RUN_ID}")
@@ -70,7 +94,7 @@ def strike(name: str, run: Mapping[str, Any], kills: int, seed: int) -> bool:
                 break
             victim = chance.choice([COORDINATOR, *SILOS])
             fed.kill(victim)
-            fed.start(victim)
+            fed.start(victim, **({} if victim == COORDINATOR else {"policy": policy}))
             struck[victim] += 1
         while (state := fed.get(f"/runs/{RUN_ID}")) is None or state["state"] != "FINISHED":
             if time.monotonic() > began + LIMIT_S:
@@ -78,6 +102,7 @@ def strike(name: str, run: Mapping[str, Any], kills: int, seed: int) -> bool:
                 return False
             time.sleep(0.5)
         fed.stop()
+        chains = chains_of(fed)
         made = expected(fed, run)
     wanted = (len(made.history) - 1, made.checkpoint_digest, made.best_index, made.best_digest)
     keys = ("rounds_done", "checkpoint_digest", "best_index", "best_digest")
@@ -86,7 +111,7 @@ def strike(name: str, run: Mapping[str, Any], kills: int, seed: int) -> bool:
     word = "the same bytes" if same else "OTHER BYTES"
     sys.stdout.write(
         f"{name}: {sum(struck.values())} kills ({by_process}), {wanted[0]} rounds, "
-        f"best x_{made.best_index}, {time.monotonic() - began:.0f} s: {word}\n"
+        f"best x_{made.best_index}, {time.monotonic() - began:.0f} s: {word}; {chains}\n"
     )
     sys.stdout.flush()
     return same

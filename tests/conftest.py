@@ -11,6 +11,8 @@ from hypothesis import settings
 
 from domo.ops.logs import StderrHandler, log_context
 
+os.environ["DOMO_CLIENT_POLICY"] = "open"  # small runs; test_policy.py has others
+
 SET_BY_COMMANDS = ("", "domo.tasks", "alembic", "uvicorn", "httpx", "httpcore")
 """Loggers whose level a command sets, for its whole process; "" is the root."""
 
@@ -30,7 +32,7 @@ settings.load_profile("domo")
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith("DOMO_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("DOMO_CLIENT_POLICY", "open")  # small runs; test_policy.py has others
+    monkeypatch.setenv("DOMO_CLIENT_POLICY", "open")
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from domo.ops.terminal import at_hangup, fill_closed, has_terminal, output_may_b
 from domo.outside.text import Public
 from domo.stages.stopping import end_soon, send_again, stops
 from domo.storage.home import user_cache
+from domo_client.audit_command import app as audit
 from domo_client.flags import Dashboard, Flags, takes_flags
 from domo_client.identity.choice import chosen, default_state, host_name, settled
 from domo_client.identity.command import enroll
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 app = make_app("domo-client")
 app.command()(enroll)
 app.add_typer(policies)
+app.add_typer(audit)
 app.command()(approve)
 app.command()(refuse)
 HEALTHY_S, HEALTHY_BEATS = 30.0, 3

@@ -32,6 +32,7 @@ from domo.ops.words import typed
 from domo.storage.home import user_state
 from domo_proto.channel import TlsFiles, make_channel
 from domo_proto.errors import from_rpc
+from domo_server.events.commands import app as audit
 from domo_server.identity.commands import identity_app, pki_app
 from domo_server.people.commands import login, session_app, token_app
 from domo_server.pki_files import pki_of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 app = make_app("domo-server")
 app.add_typer(token_app, name="token")
 app.add_typer(session_app, name="session")
+app.add_typer(audit)
 app.command()(login)
 
 Config = Annotated[

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import domo_client
 from domo.errors import TaskError
-from domo.model.flat import as_bytes
+from domo.model.flat import FlatModel, as_bytes
 from domo.model.layout import Layout, Section
 from domo.ops.config_file import validate
 from domo.run_config import RunConfig
@@ -20,6 +20,7 @@ from domo.simulation import SimulatedSilo, simulate
 from domo.tasks.base import ArrayDataset
 from domo.training.batches import BatchLoader
 from domo.training.local_round import LocalRound
+from domo.training.looking.ready import Look, look
 from domo_client.loop.own_model import OWN_FILE
 from tests.integration.test_batchnorm import side_by_side
 from tests.support.faults.proxy import proxy
@@ -179,6 +180,11 @@ def test_what_private_must_fit() -> None:
     assert {named[f"1.{n}"] for n in ("weight", "running_mean", "num_batches_tracked")} == {
         Section.PRIVATE
     }
+
+
+def test_private_parameters_are_the_models_own() -> None:
+    batches = BatchLoader(data(NAMES[0]))
+    assert look(Own(), FlatModel(model(), PRIVATE), batches, batches, Look(4)) == ()
 
 
 def test_threads_end() -> None:

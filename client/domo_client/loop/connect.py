@@ -19,6 +19,7 @@ from domo_client.policy.pins import see_coordinator
 from domo_client.rpc.connection import Connection
 from domo_client.rpc.session import FIRST_CONNECT_S, Session
 from domo_client.state.folder import SiloState
+from domo_client.state.record import Record
 from domo_client.telemetry.log_tail import LogTail, journal
 from domo_proto.channel import TlsFiles
 
@@ -136,9 +137,12 @@ def connect(
             compression=compression,
         )
         failed.callback(session.close)
-        connection = Connection(session, state)
+        record = Record(state.folder)
+        failed.callback(record.close)
+        connection = Connection(session, state, record)
         session.join()
         state.note_joined(server, instance_id)
+        record.note("joined", coordinator=server, name=silo, role=role, tls=tls is not None)
         if tls is not None:
             look_after(session, tls, lambda text: on_stuck(f"{silo}: {text}"))
         failed.pop_all()

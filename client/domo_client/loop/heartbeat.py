@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from domo.errors import DomoError, SiloConflictError, code_of
+from domo.names import one_line
 from domo.ops.logs import log_context
 from domo.outside.text import Public
 from domo.stages.watch import Watch
@@ -193,7 +194,10 @@ class Reporter(threading.Thread):
         self.failed = True
         self.faults.note(self.progress.round_index, error)
         self._connection.counts.failures += 1
-        self.note(logging.ERROR, Public(f"failed: {describe(error)}"))
+        why, p = describe(error), self.progress
+        self.note(logging.ERROR, Public(f"failed: {why}"))
+        said = {"run": p.run_id, "round": p.round_index}
+        self._connection.record.note("failed", **said, why=one_line(why))
         self.beat(error, failed=True)
         self.now("waiting", self.progress.run_id)
 

@@ -8,13 +8,15 @@ from collections.abc import Callable
 
 from domo.model.flat import FlatModel
 from domo.model.layout import Layout
+from domo.names import one_line
 from domo.outside.faults import outside
 from domo.outside.text import Public
 from domo.stages.watch import Watch
 from domo_client.loop.heartbeat import NotReady, Progress, Reporter
 from domo_client.loop.pace import Pace
 from domo_client.policy.gate import Gate
-from domo_client.rpc.control import Control, MissedRunError
+from domo_client.rpc.connection import Connection
+from domo_client.rpc.control import MissedRunError
 from domo_client.rpc.offer import Offer, PolicyError, RefusedRunError, TooManyThreadsError
 from domo_client.telemetry.describe import sendable
 
@@ -31,7 +33,7 @@ class Offers:
     """What the coordinator offers, and what becomes of it.
 
     Args:
-        control: Calls to the coordinator.
+        connection: To the coordinator.
         reporter: What the silo says of itself.
         watch: Knows what is under way of the user's.
         closed: Set once the silo has left.
@@ -41,14 +43,15 @@ class Offers:
 
     def __init__(
         self,
-        control: Control,
+        connection: Connection,
         reporter: Reporter,
         watch: Watch,
         closed: threading.Event,
         gate: Gate,
         max_threads: int | None,
     ):
-        self._control, self._reporter, self._watch = control, reporter, watch
+        self._control, self._record = connection.control, connection.record
+        self._reporter, self._watch = reporter, watch
         self._closed, self._gate = closed, gate
         self._max_threads = max_threads or usable_cpus()
         self._pace = Pace(closed.wait)
@@ -152,6 +155,8 @@ class Offers:
             if self._closed.wait(LISTEN_S) or self._reporter.is_over(run_id):
                 self._reporter.not_ready = None
                 return True
+        if said and (by := self._gate.approved_by(run_id, config)):
+            self._record.note("approved", run=run_id, config=config.digest, by=one_line(by))
         return bool(said)
 
     def refuse(self, error: RefusedRunError, offer: Offer | None = None) -> None:
@@ -189,6 +194,7 @@ class Offers:
     def decline(self, run_id: str, reason: Public, code: str) -> None:
         """Say that this silo will not take part in a run, and why."""
         reason = sendable(reason)
+        self._record.note("declined", run=run_id, why=one_line(reason), code=code)
         self._reporter.not_ready = None
         self._reporter.note(logging.WARNING, Public(f"run {run_id}: declined: {reason}"))
         self._control.decline(run_id, reason, code)

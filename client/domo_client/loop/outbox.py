@@ -78,6 +78,9 @@ class Outbox:
             return REFUSED, str(error)
 
         def keep(digest: str) -> None:
+            views = [view for _, view in data]
+            r, steps = assignment.round_index, result.num_steps
+            self._connection.record.update(offer.run_id, r, steps, views)
             if kept:
                 update = Counted(assignment.round_index, digest)
                 self._state.kept.save(offer.run_id, update, counted, kept)

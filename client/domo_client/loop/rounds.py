@@ -11,7 +11,7 @@ from torch import Tensor
 from domo.errors import ProtocolError
 from domo.meaning.value import Meaning
 from domo.metrics.table import Measured
-from domo.model.flat import FlatModel
+from domo.model.flat import FlatModel, byte_view
 from domo.model.layout import Section
 from domo.ops.logs import log_context
 from domo.outside.text import Public
@@ -77,7 +77,7 @@ class Rounds:
         self._connection, self._state, self._reporter = connection, state, reporter
         self._outbox, self._closed, self._on_sent = outbox, closed, on_sent
         self._offer, self._flat, self._samples, self._tests = offer, flat, samples, tests
-        self._meaning = meaning
+        self._meaning, self._gate = meaning, gate
         session = connection.session
         self._agreed = Agreed(offer, session.silo_id, session.role, samples, tests)
         built = gate.digest_built(flat.vector)
@@ -129,6 +129,9 @@ class Rounds:
         )
         self._joins = joins
         self._reporter.not_ready = None
+        run = {"run": self._offer.run_id, "config": self._offer.config.digest}
+        told = {"samples": self._samples, "tests": self._tests, "layout": layout.digest}
+        self._connection.record.note("enrolled", **run, **told, **self._gate.said)
         text = Public(f"run {self._offer.run_id}: enrolled with {self._samples} samples")
         self._reporter.note(logging.INFO, text)
 
@@ -184,6 +187,7 @@ class Rounds:
         log_context(run=None, round=None)
         text = Public(f"run {run_id}: {assignment.outcome.lower()}: {assignment.text}")
         self._reporter.note(logging.INFO, text)
+        self._connection.record.note("ended", run=run_id, state=assignment.outcome)
         if assignment.outcome == "FINISHED":
             save_own_model(self._state, self._offer, self._flat, self._tested_here)
         return Outcome(run_id, assignment.outcome, assignment.text, assignment.round_index)
@@ -222,6 +226,8 @@ class Rounds:
             spent = [VectorId.X_PREV, *([VectorId.X] if config.kernel.fusion != "pre" else [])]
             self._connection.data.vectors.spend(spent)
         tested = model_digest(assignment.digests)
+        came = byte_view(vectors[VectorId.X])
+        self._connection.record.model(self._offer.run_id, r, assignment.action, came)
         rnd = LocalRound(
             self._flat,
             numbers,
@@ -243,6 +249,7 @@ class Rounds:
         counts = self._connection.counts
         counts.lap("evaluating")
         self._allowed.tests()
+        self._connection.record.test(self._offer.run_id, model_index, sums)
         try:
             told = self._connection.control.report_evaluation(
                 self._offer.run_id, model_index, tested, sums

@@ -89,9 +89,7 @@ class Silo:
         self._reporter.start()
         self._presence = Attendance(connection.session)
         self._outbox = Outbox(connection, state, self._reporter, self._closed)
-        self._offers = Offers(
-            connection.control, self._reporter, watch, self._closed, gate, max_threads
-        )
+        self._offers = Offers(connection, self._reporter, watch, self._closed, gate, max_threads)
         connection.data.vectors.on_damage = self._note_damage
 
     def __enter__(self) -> Self:
@@ -119,6 +117,7 @@ class Silo:
         self._presence.join(CLOSE_S)
         if self._tail is not None:
             self._tail.close()
+        self.connection.record.close()
         self._state.close()
 
     @property

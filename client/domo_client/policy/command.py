@@ -41,7 +41,8 @@ Given = Annotated[
 RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id.", show_default=False)]
 
 
-def _folder(name: str | None, state_dir: Path | None) -> Path:
+def state_folder(name: str | None, state_dir: Path | None) -> Path:
+    """The state folder that is meant: the one given, that of a name, or of the only identity."""
     if state_dir is None and name is None and (kept := chosen(None, None)) is not None:
         return kept.folder
     return state_dir or default_state(name or host_name())
@@ -50,7 +51,7 @@ def _folder(name: str | None, state_dir: Path | None) -> Path:
 @app.command()
 def explain(given: Given = None, name: Name = None, state_dir: StateDir = None) -> None:
     """Print the policy that applies, as a policy.toml with a word on each setting."""
-    found = Chosen.of(given, _folder(name, state_dir))
+    found = Chosen.of(given, state_folder(name, state_dir))
     say(f"# This silo's policy: {found.source}.")
     for line in as_toml(found.policy):
         say(line)
@@ -81,7 +82,7 @@ def check(
     state_dir: StateDir = None,
 ) -> None:
     """Hold runs against the policy: what each rule says, the model's digest, its first weights."""
-    found = Chosen.of(given, _folder(name, state_dir))
+    found = Chosen.of(given, state_folder(name, state_dir))
     say(f"policy: {found.source}")
     refused = False
     for i, data in enumerate(load_runs(file)):
@@ -147,7 +148,7 @@ def _say(
     by: str | None,
     why: str,
 ) -> None:
-    approvals = Approvals(_folder(name, state_dir))
+    approvals = Approvals(state_folder(name, state_dir))
     if run_id is None:
         waiting = list(approvals.waiting())
         for asked in waiting:

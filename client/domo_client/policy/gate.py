@@ -105,6 +105,17 @@ class Gate:
         late = time.time() - asked.at > within_s
         return f"nobody at this silo has approved it within {duration(within_s)}" if late else ""
 
+    def approved_by(self, run_id: str, config: RunConfig) -> str:
+        """Who has approved a run; empty: nobody."""
+        said = self._approvals.said(run_id, config.digest)
+        return said.by if said is not None and said.answer == "yes" else ""
+
+    @property
+    def said(self) -> dict[str, str]:
+        """For the record: where the policy is from, and the SHA-256 of what it says."""
+        digest = hashlib.sha256(self.policy.model_dump_json().encode()).hexdigest()
+        return {"policy": self.chosen.source, "policy_sha256": digest}
+
     def _unanswered(self, run_id: str, config: RunConfig) -> Waits | None:
         if self.policy.approve != "ask" or self._approvals.said(run_id, config.digest):
             return None

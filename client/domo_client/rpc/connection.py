@@ -9,6 +9,7 @@ from domo_client.rpc.control import Control
 from domo_client.rpc.data import Data
 from domo_client.rpc.session import Session
 from domo_client.state.folder import SiloState
+from domo_client.state.record import Record
 
 
 class Connection:
@@ -17,16 +18,18 @@ class Connection:
     Args:
         session: Not open yet.
         state: The silo's state folder.
+        record: What the silo puts down of itself.
 
     Attributes:
         session: The channel, who is at its ends, retries.
         control: The control rpcs.
         data: The data rpcs, and the vectors that came.
         counts: What was done so far.
+        record: As it was given.
     """
 
-    def __init__(self, session: Session, state: SiloState):
-        self.session = session
-        self.control = Control(session)
+    def __init__(self, session: Session, state: SiloState, record: Record):
+        self.session, self.record = session, record
+        self.control = Control(session, record)
         self.data = Data(session, state)
         self.counts = session.counts

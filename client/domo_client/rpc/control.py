@@ -15,6 +15,8 @@ from domo.outside.text import Public
 from domo.stages.watch import Seen
 from domo_client.rpc.offer import Offer, offer_in
 from domo_client.rpc.session import Session
+from domo_client.state.record import Record
+from domo_proto.heads import head_message, read_head
 from domo_proto.tables import table_message
 from domo_proto.v1 import federation_pb2 as pb
 
@@ -63,10 +65,11 @@ class Control:
 
     Args:
         session: Over which they go.
+        record: Whose head the coordinator is told; None: there is none.
     """
 
-    def __init__(self, session: Session):
-        self._session, self._left_out = session, ""
+    def __init__(self, session: Session, record: Record | None = None):
+        self._session, self._record, self._left_out = session, record, ""
         self.not_offered = ""
         """Why the run under way is not for this silo, as the coordinator said last."""
 
@@ -178,7 +181,12 @@ class Control:
             fields["doing"] = pb.Doing(stage=stage, for_s=for_s, activity=activity, stuck=stuck)
         fields |= {"bytes_sent": counts.bytes_sent, "bytes_received": counts.bytes_received}
         said = fields["network"] = counts.network
+        head = self._record.head_to_tell() if self._record is not None else None
+        if head is not None and self._record is not None:
+            fields["audit"] = head_message(head, self._record.key)
         answer = self._session.once(self._naming("Report", pb.ReportRequest(**fields)))
+        if head is not None and self._record is not None:
+            self._record.was_told(head, *read_head(answer))
         if counts.network == said:
             counts.network = ""
         counts.heard_at = time.monotonic()

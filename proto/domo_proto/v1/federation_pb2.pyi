@@ -405,7 +405,7 @@ class ReportEvaluationResponse(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "not_ready", "notes", "failure_times", "failure_lasts", "network")
+    __slots__ = ("session", "run_id", "round_index", "phase", "step", "num_steps", "loss", "bytes_sent", "bytes_received", "failure", "resources", "log_lines", "shares_log", "longest_step_s", "failure_code", "doing", "not_ready", "notes", "failure_times", "failure_lasts", "audit", "network")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,7 @@ class ReportRequest(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_TIMES_FIELD_NUMBER: _ClassVar[int]
     FAILURE_LASTS_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     session: str
     run_id: str
@@ -447,8 +448,9 @@ class ReportRequest(_message.Message):
     notes: _containers.RepeatedScalarFieldContainer[str]
     failure_times: int
     failure_lasts: bool
+    audit: AuditHead
     network: str
-    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ..., doing: _Optional[_Union[Doing, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., failure_times: _Optional[int] = ..., failure_lasts: bool = ..., network: _Optional[str] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., run_id: _Optional[str] = ..., round_index: _Optional[int] = ..., phase: _Optional[_Union[Phase, str]] = ..., step: _Optional[int] = ..., num_steps: _Optional[int] = ..., loss: _Optional[float] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., failure: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., shares_log: bool = ..., longest_step_s: _Optional[float] = ..., failure_code: _Optional[str] = ..., doing: _Optional[_Union[Doing, _Mapping]] = ..., not_ready: _Optional[_Union[NotReady, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., failure_times: _Optional[int] = ..., failure_lasts: bool = ..., audit: _Optional[_Union[AuditHead, _Mapping]] = ..., network: _Optional[str] = ...) -> None: ...
 
 class Doing(_message.Message):
     __slots__ = ("stage", "for_s", "activity", "stuck")
@@ -503,12 +505,26 @@ class LogLine(_message.Message):
     def __init__(self, number: _Optional[int] = ..., age_s: _Optional[float] = ..., level: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportResponse(_message.Message):
-    __slots__ = ("directive", "next_s")
+    __slots__ = ("directive", "next_s", "audit")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
     NEXT_S_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     directive: Directive
     next_s: float
-    def __init__(self, directive: _Optional[_Union[Directive, str]] = ..., next_s: _Optional[float] = ...) -> None: ...
+    audit: AuditHead
+    def __init__(self, directive: _Optional[_Union[Directive, str]] = ..., next_s: _Optional[float] = ..., audit: _Optional[_Union[AuditHead, _Mapping]] = ...) -> None: ...
+
+class AuditHead(_message.Message):
+    __slots__ = ("n", "hash", "key", "signature")
+    N_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    n: int
+    hash: bytes
+    key: bytes
+    signature: bytes
+    def __init__(self, n: _Optional[int] = ..., hash: _Optional[bytes] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
     __slots__ = ("session", "reason")

@@ -14,6 +14,7 @@ from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.event_log import EventLog
 from domo_server.events.notifier import Changes
+from domo_server.events.record import Record
 from domo_server.identity.certify import Certifier
 from domo_server.identity.guard import Guard
 from domo_server.silos.allowed import HeldBack
@@ -54,7 +55,8 @@ class Coordinator:
         self.held_back = HeldBack()
         self.changes = Changes()
         self.counters = Counters()
-        self.events = EventLog(store, self.changes.page, self.counters)
+        self.record = Record(state_dir)
+        self.events = EventLog(store, self.changes.page, self.counters, self.record)
         self.expiry = Expiry(self.sessions, partial(self.events.say, kinds.CERTIFICATE))
         self.guard = Guard(Admissions(store), self.events.repeated, self.events.say, store.rostered)
         self.certifier = Certifier(None, self.guard, self.events.say)

@@ -12,6 +12,7 @@ from domo_server.events import kinds
 from domo_server.events.counters import Counters
 from domo_server.events.kinds import EventKind
 from domo_server.events.notifier import Notifier
+from domo_server.events.record import Record
 from domo_server.events.repeated import Repeated
 from domo_server.silos.rates import Bucket
 from domo_server.store.store import Store, now_text
@@ -49,14 +50,18 @@ class EventLog:
         store: Where events are recorded.
         page: Told once one is.
         counters: Count them.
+        record: Puts them down for good; None: nobody does.
 
     Attributes:
         repeated: Says what is refused before anybody has proved who it is.
+        record: As it was given.
         strangers: Silos that nobody knows; they have one rate together beside their own.
     """
 
-    def __init__(self, store: Store, page: Notifier, counters: Counters):
-        self._store, self._page, self.counters = store, page, counters
+    def __init__(
+        self, store: Store, page: Notifier, counters: Counters, record: Record | None = None
+    ):
+        self._store, self._page, self.counters, self.record = store, page, counters, record
         self._thread, self._closing = ThreadPoolExecutor(1, "events"), threading.Event()
         self._newest: asyncio.Future[None] | None = None
         self._refused = False
@@ -125,6 +130,8 @@ class EventLog:
                     raise
             else:
                 self._refused = False
+                if self.record is not None:
+                    self.record.event(*event[:4])  # type: ignore[arg-type]
                 return
 
     def _written(self, written: asyncio.Future[None]) -> None:
@@ -154,3 +161,5 @@ class EventLog:
         self.repeated.tell()
         self.repeated.close()
         await asyncio.to_thread(self._thread.shutdown)
+        if self.record is not None:
+            self.record.close()

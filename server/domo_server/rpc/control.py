@@ -21,6 +21,7 @@ from domo_proto.v1 import federation_pb2 as pb
 from domo_proto.v1 import federation_pb2_grpc as pb_grpc
 from domo_server.coordinator.coordinator import Coordinator
 from domo_server.events import kinds
+from domo_server.rpc import heads
 from domo_server.rpc.access import (
     Callers,
     Context,
@@ -261,7 +262,8 @@ class FederationServicer(pb_grpc.FederationServicer):
                 directive = pb.ABANDON_ROUND
         self._coordinator.changes.shown()
         next_s = self._coordinator.sessions.next_report_s(session)
-        return pb.ReportResponse(directive=directive, next_s=next_s)
+        audit = await heads.exchanged(self._coordinator.record, session.silo_id, request)
+        return pb.ReportResponse(directive=directive, next_s=next_s, audit=audit)
 
     @answers
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:

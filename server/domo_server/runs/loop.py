@@ -251,15 +251,15 @@ class RunLoop:
                 run.run_id, replace(closed, times=times.result()), changes
             )
         )
+        if run.events.record is not None:
+            await asyncio.to_thread(run.events.record.model, run.run_id, made)
         await asyncio.to_thread(rmtree, run.receiver.folder(r), True)
         run.events.counters.phase("committing", run.clock() - begun)
         run.participants.times.committed_before()
-        done = f"round {r + 1} of {run.config.num_rounds} committed"
-        loss = closed.train_loss
+        loss, silos = closed.train_loss, counted(len(closed.participants), "silo")
         tail = f", train loss {loss:.4g}" if loss is not None else ""
-        run.say(
-            kinds.ROUND_COMMITTED, f"{done} with {counted(len(closed.participants), 'silo')}{tail}"
-        )
+        done = f"round {r + 1} of {run.config.num_rounds} committed with {silos}{tail}"
+        run.say(kinds.ROUND_COMMITTED, done)
 
     def _refuse_outliers(self) -> bool:
         model, samples = self._run.model.current, self._run.roster.samples

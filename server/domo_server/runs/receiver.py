@@ -190,6 +190,9 @@ class Receiver:
                 self._changes.moved()  # nothing comes of a silo for now
             raise
         await asyncio.to_thread(self._store.accept_update, self._run_id, round_index, update)
+        if (record := self._events.record) is not None:
+            path = update_path(self.folder(round_index), silo_id, upload.digest)
+            await asyncio.to_thread(record.update, self._run_id, round_index, silo_id, path)
         with suppress(OSError):  # they go with the round's folder at the latest
             folder = self.folder(round_index)
             await asyncio.to_thread(forget_others, folder, silo_id, upload.digest)

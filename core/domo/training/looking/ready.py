@@ -217,7 +217,7 @@ def _look_at_training(task: Task, flat: FlatModel, train: BatchLoader, how: Look
             planned = look_at_plan(plan, n, how.num_steps)
     _look_at_a_lone_sample(task, rnd, train, how, planned)
     notes = [f"no gradient reaches {name}" for name in idle]
-    if strangers := parameters_of(loss) - {id(p) for p in flat.params}:
+    if strangers := parameters_of(loss) - {id(p) for p in (*flat.params, *flat.own_params)}:
         notes.append(
             f"the loss reaches {counted(len(strangers), 'parameter')} that the model does not "
             "hold, which no step changes: layers in a list of Python's belong in nn.ModuleList, "

@@ -63,7 +63,7 @@ def test_canonical_form_is_that_of_rfc_8785(value: dict[str, object], text: str 
 
 @pytest.mark.parametrize("value", [{"a": 0.5}, {"a": 2**53}, {"a": b"x"}, {1: 2}, {"a": "\ud800"}])
 def test_what_has_no_one_form_is_refused(value: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="canonical form|keys are text|surrogates"):
+    with pytest.raises(ValueError, match=r"form|text|surrogates"):
         canonical(value)
 
 

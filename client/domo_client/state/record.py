@@ -1,0 +1,94 @@
+"""What a silo puts down of itself: the lines of its audit chain."""
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from domo.audit.chain import Chain, Head
+from domo.metrics.numbers import numbers_of
+from domo.metrics.table import Measured
+
+log = logging.getLogger(__name__)
+
+
+class Record:
+    """The audit chain of a silo.
+
+    What leaves is put down before it does; where that cannot be (a full disk), it does not leave.
+    What is only worth knowing is put down if it can be.
+
+    Args:
+        folder: The silo's state folder.
+
+    Raises:
+        StateError: The chain is damaged.
+    """
+
+    def __init__(self, folder: Path):
+        self._chain = Chain(folder)
+        self._to_tell = False
+
+    @property
+    def key(self) -> bytes:
+        """The public key that signs."""
+        return self._chain.public_key
+
+    def update(
+        self, run_id: str, round_index: int, steps: int, vectors: Iterable[memoryview]
+    ) -> None:
+        """An update is made, and may leave from now on.
+
+        Args:
+            run_id: The run.
+            round_index: r.
+            steps: P_k.
+            vectors: Its bytes, in the order in which they are sent.
+
+        Raises:
+            OSError: A full disk.
+        """
+        hasher, size = hashlib.sha256(), 0
+        for vector in vectors:
+            hasher.update(vector)
+            size += len(vector)
+        digest = hasher.hexdigest()
+        said = {"run": run_id, "round": round_index, "steps": steps}
+        self._chain.add("update", **said, sha256=digest, bytes=size)
+        self._to_tell = True
+
+    def model(self, run_id: str, round_index: int, action: str, vector: memoryview) -> None:
+        """A server model has come, to be trained or tested."""
+        digest = hashlib.sha256(vector).hexdigest()
+        said = {"run": run_id, "round": round_index, "for": action.lower()}
+        self.note("model", **said, sha256=digest, bytes=len(vector))
+
+    def test(self, run_id: str, model_index: int, sums: Measured) -> None:
+        """Numbers of a model are about to leave."""
+        numbers = numbers_of([sums])
+        told = ", ".join(f"{name} {value:.6g}" for name, value in sorted(numbers.items()))
+        self.note("test", run=run_id, model=model_index, numbers=told)
+
+    def note(self, what: str, **said: Any) -> None:
+        """Put down what is worth knowing, if it can be."""
+        try:
+            self._chain.add(what, **said)
+        except OSError as error:
+            log.warning("the audit record takes no line (%s): %s", what, error.strerror)
+
+    def head_to_tell(self) -> Head | None:
+        """The newest line, where the coordinator has not been told since an update was made."""
+        return self._chain.head if self._to_tell else None
+
+    def was_told(self, ours: Head, theirs: Head | None, key: bytes) -> None:
+        """The coordinator has heard a head, and has said its own."""
+        if self._chain.head == ours:
+            self._to_tell = False
+        if theirs is not None:
+            said = {"n_of": theirs.n, "hash": theirs.hash, "key": key.hex()}
+            self.note("head", who="coordinator", **said, signature=theirs.signature.hex())
+
+    def close(self) -> None:
+        """Nothing more is put down."""
+        self._chain.close()
