@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domo.errors import ConfigError, CoordinatorUnavailableError
-from domo.ops.addresses import grpc_address
 from domo.ops.command_app import CheckLimit, Version, make_app
 from domo.ops.console import complain, friendly_errors, go_on_without_log, say
 from domo.ops.exit_codes import FAULT, MISUSE, OF_STATES
@@ -89,14 +88,9 @@ def main_command(
             "yellow",
         )
     if flags.tls is not None:
-        from domo_client.identity.greeting import see_let_in
-        from domo_client.policy.pins import see_coordinator
-        from domo_client.policy.policy import Chosen
+        from domo_client.policy.greeting import greet
 
-        folder = flags.state_dir or default_state(flags.name or host_name())
-        policy = Chosen.of(flags.policy, folder, flags.shard is not None).policy
-        see_coordinator(policy, grpc_address(flags.server), flags.tls)
-        see_let_in(flags.server, flags.tls, flags.name or host_name())
+        greet(flags.server, flags.tls, flags)
     import torch  # after what is wrong without it
 
     from domo_client.agent import run_agent
