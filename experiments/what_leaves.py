@@ -12,6 +12,7 @@ real silos.
 
 import argparse
 import math
+import statistics
 import sys
 import tempfile
 import threading
@@ -39,6 +40,10 @@ CLASSES, SAMPLES = 10, 719
 LOW, HIGH = -0.82, 1.85
 """Between these all values of the standardised images are, as `local_images` sees to."""
 CHOSEN = (0, 1, 2, 3)
+STEP_SIZE, EXACT = 0.05, 0.1
+"""Of SGD; and how far apart two images that are the same may be: rmse, in standard deviations."""
+MANY = ((1, 1), (1, 8), (1, 32), (12, 1), (12, 32), (23, 32))
+"""Steps and batch of updates of many images."""
 SETTINGS = ((None, None), (1.0, 0.001), (1.0, 0.01), (1.0, 0.1))
 """clip and noise of a policy."""
 RUNS = ((None, None), (1.0, 0.001), (1.0, 0.01), (1.0, 0.1), (0.1, 0.1))
@@ -174,6 +179,48 @@ def local_images() -> tuple[Tensor, Tensor]:
     return images, labels[:SAMPLES]
 
 
+def local_update(model: nn.Module, steps: int, batch: int, seed: int) -> Tensor:
+    """d_k of plain SGD on the silo's images, in the units of gradients; the model is changed."""
+    images, labels = local_images()
+    source = torch.Generator().manual_seed(seed)
+    order = torch.cat([torch.randperm(SAMPLES, generator=source) for _ in range(2)])
+    before = torch.cat([p.detach().flatten() for p in model.parameters()])
+    sgd = torch.optim.SGD(model.parameters(), lr=STEP_SIZE)
+    for step in range(steps):
+        chosen = order[step * batch : (step + 1) * batch]
+        sgd.zero_grad()
+        cross_entropy(model(images[chosen]), labels[chosen]).backward()
+        sgd.step()
+    after = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return (before - after) / STEP_SIZE
+
+
+def sorting(units: int) -> nn.Module:
+    """A wide first layer that sorts images by their brightness: what a coordinator may choose."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, units), nn.ReLU(), nn.Linear(units, CLASSES))
+    brightness = digits().test.inputs.flatten(1).mean(1)  # of images of the same kind
+    with torch.no_grad():
+        model[1].weight.fill_(1 / 64)
+        model[1].bias.copy_(-torch.quantile(brightness, torch.linspace(0, 1, units)))
+        model[3].weight.copy_(torch.linspace(-0.1, 0.1, CLASSES).view(-1, 1).expand(-1, units))
+    return model
+
+
+def come_back(model: nn.Module, steps: int, batch: int, seed: int, sorts: bool) -> int:
+    """How many of the silo's images come back exactly from an update of many of them."""
+    images = local_images()[0].flatten(1)
+    first = [p.detach().clone() for p in model.parameters()]
+    update = local_update(model, steps, batch, seed)
+    weight, bias = (update[: 64 * len(first[1])].view(-1, 64), update[64 * len(first[1]) :])
+    bias = bias[: len(weight)]
+    if sorts:  # what two neighbours differ by is of the images between them
+        weight, bias = weight[:-1] - weight[1:], bias[:-1] - bias[1:]
+    there = bias.abs() > 1e-12
+    found = weight[there] / bias[there, None]
+    near = torch.cdist(found, images) / 8 < EXACT
+    return int(near.any(0).sum())
+
+
 def accuracy(settings: dict[str, object], policy: str) -> float:
     """Test accuracy of a run of four real silos with a policy, in per cent."""
     config = RunConfig(task="digits", num_silos=4, **settings)
@@ -259,6 +306,19 @@ def main() -> int:
             psnr = ", ".join(f"{read.psnr:.1f}" for read in found)
             good = sum(read.identified for read in found)
             say(f"| {name} | {named(clip, noise)} | {psnr} | {good} of {len(found)} |")
+    say("\n| steps | batch | samples | honest weights | chosen, 64 units | chosen, 1,024 units |")
+    say("|---:|---:|---:|---:|---:|---:|")
+    for steps, batch in MANY:
+        means = []
+        for units in (None, 64, 1024):
+            counts = []
+            for seed in range(3):
+                torch.manual_seed(seed)
+                model = mlp() if units is None else sorting(units)
+                counts.append(come_back(model, steps, batch, seed, units is not None))
+            means.append(statistics.mean(counts))
+        told = " | ".join(f"{mean:.1f}" for mean in means)
+        say(f"| {steps} | {batch} | {min(steps * batch, SAMPLES)} | {told} |")
     if args.picture is not None:
         draw(args.picture, drawn)
     say("\n| policy | accuracy of FedAvg, % | of DOMO, % |\n|---|---:|---:|")
