@@ -10,13 +10,11 @@ process may die between the two at any instant: the next one puts the line where
 that has become long is followed by another one, and the chain goes on in it.
 """
 
-import base64
 import hashlib
 import json
 import os
 import threading
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,7 +124,7 @@ class Chain:
             )
             head = Head(self.head.n + 1, hash_of(line))
             head = head._replace(signature=self._key.sign(head.signed))
-            _write_head(self.folder, line, head)
+            _replace(self.folder / "head.json", _as_file(line, head))
             self._append(line)
             self.head = head
             return head
@@ -209,26 +207,22 @@ def _key(folder: Path) -> Ed25519PrivateKey:
     return key_there
 
 
-def _write_head(folder: Path, line: bytes, head: Head) -> None:
-    told: Mapping[str, Any] = {
-        "line": line.decode(),
-        "hash": head.hash,
-        "n": head.n,
-        "signature": base64.b64encode(head.signature).decode(),
-    }
-    _replace(folder / "head.json", canonical(told))
+def _as_file(line: bytes, head: Head) -> bytes:
+    """What head.json says, in the one form of it."""
+    said = {"hash": head.hash, "n": head.n, "signature": head.signature.hex()}
+    return canonical({"line": line.decode(), **said})
 
 
 def read_head(folder: Path) -> tuple[bytes, Head] | None:
     """The newest line with its head; None: there is none, or it is damaged."""
     try:
-        told = json.loads((folder / "head.json").read_bytes())
+        data = (folder / "head.json").read_bytes()
+        told = json.loads(data)
         line = told["line"].encode()
-        signature = base64.b64decode(told["signature"], validate=True)
-        head = Head(int(told["n"]), str(told["hash"]), signature)
+        head = Head(told["n"], hash_of(line), bytes.fromhex(told["signature"]))
+        return (line, head) if _as_file(line, head) == data else None
     except (OSError, *GARBLED):
         return None
-    return (line, head) if head.hash == hash_of(line) else None
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -15,10 +15,10 @@ from domo.audit.chain import FOLDER, Chain, Head, files, hash_of, read_head
 from domo.audit.verify import BrokenChainError, read, verify
 from domo.errors import StateError
 
-NUM_LINES, NUM_EDITS = 12, 10_000
+NUM_LINES, NUM_EDITS = 6, 10_000
 
 
-def grown(folder: Path, lines: int = NUM_LINES, file_bytes: int = 900) -> Path:
+def grown(folder: Path, lines: int = NUM_LINES, file_bytes: int = 500) -> Path:
     """A chain of several files."""
     chain = Chain(folder, file_bytes)
     for i in range(lines):
