@@ -47,13 +47,13 @@ def test_what_left_is_what_came_and_each_knows_the_other(ended: Path) -> None:
         back = compare(theirs, ours, verify(theirs))
         assert back.updates == 4
         assert back.heads >= 1
-        came = {line.said["sha256"] for line in read(ours) if line.said["what"] == "model"}
+        came = {line.said["of_model"] for line in read(ours) if line.said["what"] == "test"}
         assert {m["sha256"] for m in models} <= came, "also the last one, which was tested"
 
 
 def test_who_and_what_is_in_it(ended: Path) -> None:
     kinds = {line.said["what"] for line in read(ended / "state-site-a" / FOLDER)}
-    assert kinds == {"joined", "enrolled", "model", "test", "update", "head", "ended"}
+    assert kinds == {"joined", "enrolled", "test", "update", "head", "ended"}
     events = [line.said for line in read(ended / "coordinator" / FOLDER)]
     said = {line.get("kind") for line in events if line["what"] == "event"}
     assert {"joined", "enrolled", "started", "round-committed", "finished"} <= said

@@ -89,9 +89,9 @@ class Allowed:
         """The numbers of a model are with the coordinator."""
         self._told = Tested(model_index, tested), self._connection.counts.joins
 
-    def tests(self) -> None:
-        """A model was tested, and its numbers are about to leave."""
-        self._gate.note_test()
+    def tests(self, trains: bool) -> None:
+        """A model was tested, and its numbers are about to leave; `trains`: an update follows."""
+        self._gate.note_test(trains)
 
     def leaves(self, assignment: Assignment[Announced], result: LocalResult) -> None:
         """Clip an update as the policy says, and count it, before it leaves."""

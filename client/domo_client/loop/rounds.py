@@ -226,8 +226,7 @@ class Rounds:
             spent = [VectorId.X_PREV, *([VectorId.X] if config.kernel.fusion != "pre" else [])]
             self._connection.data.vectors.spend(spent)
         tested = model_digest(assignment.digests)
-        came = byte_view(vectors[VectorId.X])
-        self._connection.record.model(self._offer.run_id, r, assignment.action, came)
+        self._connection.record.came(byte_view(vectors[VectorId.X]))
         rnd = LocalRound(
             self._flat,
             numbers,
@@ -236,7 +235,7 @@ class Rounds:
             vectors.get(VectorId.MEAN_MOMENTUM),
             {SECTIONS[v]: vectors[v] for v in BUFFERS if v in vectors},
             on_step=stepper(self._reporter, self._connection.counts, progress),
-            on_evaluation=lambda sums: self._report_test(r, tested, sums),
+            on_evaluation=lambda sums: self._report_test(r, tested, sums, steps > 0),
             spend=config.personal == "none",  # which begins from x_r anew
             c_r=vectors.get(VectorId.CONTROL),
             kept=self._outbox.begins_with(self._offer, assignment, self._flat.layout),
@@ -245,10 +244,10 @@ class Rounds:
         self._connection.counts.begin()
         return rnd
 
-    def _report_test(self, model_index: int, tested: str, sums: Measured) -> None:
+    def _report_test(self, model_index: int, tested: str, sums: Measured, trains: bool) -> None:
         counts = self._connection.counts
         counts.lap("evaluating")
-        self._allowed.tests()
+        self._allowed.tests(trains)
         self._connection.record.test(self._offer.run_id, model_index, sums)
         try:
             told = self._connection.control.report_evaluation(

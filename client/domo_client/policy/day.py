@@ -72,10 +72,14 @@ class Day:
         if told.newest != update:
             self._write(told.model_copy(update={"updates": told.updates + 1, "newest": update}))
 
-    def note_test(self) -> None:
-        """Count a model, before its numbers leave."""
+    def note_test(self, follows: bool = False) -> None:
+        """Count a model, before its numbers leave; `follows`: an update does, and is written."""
         told = self._today()
-        self._write(told.model_copy(update={"tests": told.tests + 1}))
+        told = told.model_copy(update={"tests": told.tests + 1})
+        if follows:
+            self._counted = told
+        else:
+            self._write(told)
 
     def _today(self) -> _Counted:
         day = self._now().date().isoformat()

@@ -234,10 +234,10 @@ class Gate:
         if not self.chosen.is_open:
             self._day.note_update(update)
 
-    def note_test(self) -> None:
-        """Count a tested model, before its numbers leave."""
+    def note_test(self, trains: bool = False) -> None:
+        """Count a tested model, before its numbers leave; `trains`: an update follows."""
         if not self.chosen.is_open:
-            self._day.note_test()
+            self._day.note_test(trains)
 
     def seed(self, run_id: str, config: RunConfig) -> int:
         """The seed of all that is drawn here in a run."""

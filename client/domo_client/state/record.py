@@ -28,7 +28,7 @@ class Record:
 
     def __init__(self, folder: Path):
         self._chain = Chain(folder)
-        self._to_tell = False
+        self._to_tell, self._model, self._their_key = False, "", b""
 
     @property
     def key(self) -> bytes:
@@ -54,21 +54,20 @@ class Record:
             hasher.update(vector)
             size += len(vector)
         digest = hasher.hexdigest()
-        said = {"run": run_id, "round": round_index, "steps": steps}
+        said = {"run": run_id, "round": round_index, "steps": steps, "of_model": self._model}
         self._chain.add("update", **said, sha256=digest, bytes=size)
         self._to_tell = True
 
-    def model(self, run_id: str, round_index: int, action: str, vector: memoryview) -> None:
-        """A server model has come, to be trained or tested."""
-        digest = hashlib.sha256(vector).hexdigest()
-        said = {"run": run_id, "round": round_index, "for": action.lower()}
-        self.note("model", **said, sha256=digest, bytes=len(vector))
+    def came(self, vector: memoryview) -> None:
+        """A server model has come: what is put down next is about it."""
+        self._model = hashlib.sha256(vector).hexdigest()
 
     def test(self, run_id: str, model_index: int, sums: Measured) -> None:
         """Numbers of a model are about to leave."""
         numbers = numbers_of([sums])
         told = ", ".join(f"{name} {value:.6g}" for name, value in sorted(numbers.items()))
-        self.note("test", run=run_id, model=model_index, numbers=told)
+        said = {"run": run_id, "model": model_index, "of_model": self._model}
+        self.note("test", **said, numbers=told)
 
     def note(self, what: str, **said: Any) -> None:
         """Put down what is worth knowing, if it can be."""
@@ -86,8 +85,10 @@ class Record:
         if self._chain.head == ours:
             self._to_tell = False
         if theirs is not None:
-            said = {"n_of": theirs.n, "hash": theirs.hash, "key": key.hex()}
-            self.note("head", who="coordinator", **said, signature=theirs.signature.hex())
+            new = {} if key == self._their_key else {"key": key.hex()}
+            self._their_key = key
+            said = {"n_of": theirs.n, "hash": theirs.hash, "signature": theirs.signature.hex()}
+            self.note("head", **new, **said)
 
     def close(self) -> None:
         """Nothing more is put down."""

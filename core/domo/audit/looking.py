@@ -99,9 +99,12 @@ def compare(folder: Path, other: Path, head: Head) -> Compared:
 
 
 def _heads_of(said: Iterable[dict[str, Any]], key: bytes) -> Iterator[Head]:
-    """Heads in another chain that were signed with a key."""
+    """Heads in another chain that were signed with a key; one is said where it is a new one."""
+    keys: dict[str, str] = {}
     for line in said:
-        if line["what"] == "head" and line.get("key") == key.hex():
+        if line["what"] == "head" and "key" in line:
+            keys[line.get("silo", "")] = line["key"]
+        if line["what"] == "head" and keys.get(line.get("silo", "")) == key.hex():
             head = Head(line["n_of"], line["hash"], bytes.fromhex(line["signature"]))
             check_signature(head, key)
             yield head

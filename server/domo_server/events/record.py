@@ -30,6 +30,7 @@ class Record:
 
     def __init__(self, folder: Path):
         self._chain = Chain(folder)
+        self._keys: dict[str, bytes] = {}  # of silos, as they have told them last
 
     @property
     def head(self) -> Head:
@@ -72,8 +73,10 @@ class Record:
 
     def told(self, silo_id: str, head: Head, key: bytes) -> None:
         """A silo has told the head of its own chain."""
-        said = {"silo": silo_id, "n_of": head.n, "hash": head.hash, "key": key.hex()}
-        self._note("head", **said, signature=head.signature.hex())
+        new = {} if self._keys.get(silo_id) == key else {"key": key.hex()}
+        self._keys[silo_id] = key
+        said = {"n_of": head.n, "hash": head.hash, "signature": head.signature.hex()}
+        self._note("head", silo=silo_id, **new, **said)
 
     def close(self) -> None:
         """Nothing more is put down."""
