@@ -1,4 +1,4 @@
-"""Heads of audit chains, told with a heartbeat: a silo's is put down, the coordinator's answered."""
+"""Heads of audit chains in a heartbeat: a silo's is put down, the coordinator's answered."""
 
 import asyncio
 from typing import Any
