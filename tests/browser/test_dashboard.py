@@ -66,10 +66,10 @@ def fill_form(page: Page, **values: Any) -> None:
 
 
 def downloaded(folder: Path, pattern: str) -> Path:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while time.monotonic() < end:
-        found = [path for path in folder.glob(pattern) if path.stat().st_size]
-        if found:
+        found = [path for path in folder.glob(pattern) if not path.name.endswith(".crdownload")]
+        if found and found[0].stat().st_size:
             return found[0]
         time.sleep(0.05)
     raise AssertionError(f"no {pattern} in {[p.name for p in folder.iterdir()]}")
