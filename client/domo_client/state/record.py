@@ -73,8 +73,8 @@ class Record:
         """Put down what is worth knowing, if it can be."""
         try:
             self._chain.add(what, **said)
-        except OSError as error:
-            log.warning("the audit record takes no line (%s): %s", what, error.strerror)
+        except (OSError, ValueError) as error:
+            log.warning("the audit record takes no line (%s): %s", what, error)
 
     def head_to_tell(self) -> Head | None:
         """The newest line, where the coordinator has not been told since an update was made."""

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -28,7 +29,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from domo.audit.canonical import canonical
 from domo.errors import StateError
 from domo.names import GARBLED
 from domo.storage.state_folder import private
@@ -100,7 +100,7 @@ class Chain:
 
         Args:
             what: What kind of thing happened.
-            said: What belongs to it, of JSON's types; numbers are whole.
+            said: What belongs to it, of JSON's types.
 
         Returns:
             The chain's new head.
@@ -111,7 +111,7 @@ class Chain:
         if not said.keys().isdisjoint(OWN):
             raise ValueError(f"{', '.join(OWN)} are the chain's")
         with self._lock:
-            line = canonical(
+            line = rfc8785.dumps(
                 {
                     "n": self.head.n + 1,
                     "at": datetime.fromtimestamp(time.time(), UTC).isoformat(
@@ -209,8 +209,8 @@ def _key(folder: Path) -> Ed25519PrivateKey:
 
 def _as_file(line: bytes, head: Head) -> bytes:
     """What head.json says, in the one form of it."""
-    said = {"hash": head.hash, "n": head.n, "signature": head.signature.hex()}
-    return canonical({"line": line.decode(), **said})
+    said: dict[str, Any] = {"hash": head.hash, "n": head.n, "signature": head.signature.hex()}
+    return rfc8785.dumps({"line": line.decode(), **said})
 
 
 def read_head(folder: Path) -> tuple[bytes, Head] | None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from domo.audit.canonical import canonical
 from domo.audit.chain import FIRST, Head, files, hash_of, read_head
 from domo.errors import StateError
 from domo.names import GARBLED
@@ -67,7 +67,7 @@ def read(folder: Path) -> Iterator[Line]:
 def _said(line: bytes, where: str) -> dict[str, Any]:
     try:
         said = json.loads(line)
-        if canonical(said) == line and isinstance(said["n"], int) and said["prev"]:
+        if rfc8785.dumps(said) == line and isinstance(said["n"], int) and said["prev"]:
             return dict(said)
     except GARBLED:
         pass

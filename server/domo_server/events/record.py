@@ -85,5 +85,5 @@ class Record:
     def _note(self, what: str, **said: Any) -> None:
         try:
             self._chain.add(what, **said)
-        except OSError as error:
-            log.warning("the audit record takes no line (%s): %s", what, error.strerror)
+        except (OSError, ValueError) as error:
+            log.warning("the audit record takes no line (%s): %s", what, error)
