@@ -46,7 +46,7 @@ def test_every_method_ends_with_the_bytes_of_the_simulation_on_a_gpu(tmp_path: P
         fed.start_server(runs, "--exit-when-done")
         for i, name in enumerate(NAMES):
             fed.start_silo(name, "--shard", f"{i}/2", "--device", "cuda")
-        fed.finish(200)
+        fed.finish()
         for number, method in enumerate(METHODS, 1):
             task, c = load_task("digits"), config(method)
             parts = shard_silos(task, tmp_path, NAMES, c.similarity, c.seed)

@@ -71,7 +71,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         fed.start_server(runs, "--exit-when-done")
         for i, name in enumerate(NAMES):
             fed.start_silo(name, "--shard", f"{i}/4", "--compression", ("none", "zstd")[i % 2])
-        fed.finish(200)
+        fed.finish()
         yield fed
 
 
@@ -137,7 +137,7 @@ seed = 3
                 *("--data", str(folder), "--task", "tests.support.tasks.unequal:UnequalTask"),
                 *("--workers", "2" if i in (1, 10) else "0"),
             )
-        fed.finish(200)
+        fed.finish()
         finals = fed.final_state("1-unequal"), fed.final_state("2-whole")
         roster = sorted(folders)
         assert roster[:3] == ["silo-0", "silo-1", "silo-10"]

@@ -61,7 +61,7 @@ class Coordinator(testing.Coordinator):
     def silo(self, name: str) -> Any:
         return next(s for s in self.get("/silos") if s["silo_id"] == name)
 
-    def until(self, path: str, good: Callable[[Any], bool], timeout_s: float = 60.0) -> Any:
+    def until(self, path: str, good: Callable[[Any], bool], timeout_s: float = 200.0) -> Any:
         """The first answer that is good."""
         end = time.monotonic() + timeout_s
         while not good(answer := self.get(path)):
@@ -69,7 +69,7 @@ class Coordinator(testing.Coordinator):
             time.sleep(0.05)
         return answer
 
-    def ended(self, number: int = 0, timeout_s: float = 60.0) -> Any:
+    def ended(self, number: int = 0, timeout_s: float = 200.0) -> Any:
         """The run, once it is over."""
         over = ("FINISHED", "FAILED", "STOPPED")
         path = f"/runs/{self.run_ids[number]}"

@@ -130,7 +130,7 @@ class Federation:
         self._starts += 1
         return self.folder / f"{name}-{self._starts}.log"
 
-    def finish(self, timeout_s: float = 300.0) -> None:
+    def finish(self, timeout_s: float = 600.0) -> None:
         """Wait for a server started with --exit-when-done, then stop the silos."""
         assert self.server is not None
         code = self.server.wait(timeout_s)
