@@ -21,7 +21,7 @@ from domo_server.monitor.descriptors import (
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-TOMLS = sorted(DEPLOY.rglob("*.toml"))
+TOMLS = sorted(p for p in DEPLOY.rglob("*.toml") if p.name != "policy.toml")
 SCRIPTS = sorted(DEPLOY.rglob("*.sh"))
 SILOS = ["silo-0", "silo-1", "silo-2", "silo-3"]
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")

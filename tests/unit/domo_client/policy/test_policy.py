@@ -8,10 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from domo.errors import ConfigError
+from domo.ops.config_file import load_runs
 from domo.ops.exit_codes import MISUSE
+from domo.run_config import RunConfig
 from domo_client.cli import app
 from domo_client.policy.command import as_toml
 from domo_client.policy.policy import OPEN_POLICY, Chosen, Policy
+from domo_client.policy.rules import refusal, verdicts
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,11 @@ def test_check_tells_what_each_rule_says(tmp_path: Path) -> None:
     run.write_text('[[runs]]\ntask = "digits"\nnum_rounds = 2\nnum_silos = 3')
     done = CliRunner().invoke(app, ["policy", "check", str(run), *given])
     assert done.exit_code == 0, done.output
+
+
+def test_the_example_is_a_policy_that_takes_the_example_of_a_run() -> None:
+    deploy = Path(__file__).parents[4] / "deploy"
+    policy = Chosen.of(deploy / "silo" / "policy.toml", None).policy
+    assert (policy.approve, policy.x0) == ("ask", ("seed",))
+    (data,) = load_runs(deploy / "examples" / "hospitals.toml")
+    assert refusal(verdicts(policy, RunConfig.model_validate(data))) == ""
