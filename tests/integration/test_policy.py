@@ -427,6 +427,7 @@ def test_nobody_says_yes_in_time(tmp_path: Path) -> None:
 def test_the_doctor_names_what_the_policy_refuses_of_the_open_run(tmp_path: Path) -> None:
     run = {"task": "digits", "num_rounds": 1, "num_silos": 2, "batch_size": 8}
     with coordinator(tmp_path, run) as server:
+        server.until(f"/runs/{server.run_ids[0]}", lambda run: run["state"] == "WAITING")
         given = ["--server", server.address, "--name", "site-a", "--state-dir", str(tmp_path / "s")]
         words = [*given, "--data", str(tmp_path), "--policy", "default", "--json"]
         done = CliRunner().invoke(app, ["doctor", *words])

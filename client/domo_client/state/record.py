@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from domo.audit.chain import Chain, Head
+from domo.audit.chain import FOLDER, Chain, Head
+from domo.errors import StateError
 from domo.metrics.numbers import numbers_of
 from domo.metrics.table import Measured
 
@@ -23,11 +24,15 @@ class Record:
         folder: The silo's state folder.
 
     Raises:
-        StateError: The chain is damaged.
+        StateError: It cannot be written to.
     """
 
     def __init__(self, folder: Path):
-        self._chain = Chain(folder)
+        try:
+            self._chain = Chain(folder)
+        except OSError as error:
+            where = folder / FOLDER
+            raise StateError(f"{where}: cannot be written to: {error.strerror}") from None
         self._to_tell, self._model, self._their_key = False, "", b""
 
     @property

@@ -29,7 +29,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from domo.errors import StateError
 from domo.names import GARBLED
 from domo.storage.state_folder import private
 
@@ -73,18 +72,20 @@ class Chain:
         file_bytes: Size from which on a file is followed by another one.
 
     Raises:
-        StateError: What is there is damaged, or is not written by this key.
+        OSError: A full disk, or a folder that cannot be written to.
     """
 
     def __init__(self, folder: Path, file_bytes: int = FILE_BYTES):
         self.folder, self._file_bytes = folder / FOLDER, file_bytes
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._key = _key(self.folder)
-        self.head = Head()
+        self._key, new_key = _key(self.folder)
+        self.head, self._closed = Head(), False
         self._number = max(map(_number, files(self.folder)), default=1)
-        self._go_on()
+        lost = [*self._go_on(), *(["the key was damaged: this is a new one"] if new_key else [])]
         self._file = open(self._path, "ab", buffering=0, opener=private)  # noqa: SIM115
+        if lost:
+            self.add("recovered", why="; ".join(lost))
 
     @property
     def public_key(self) -> bytes:
@@ -103,7 +104,7 @@ class Chain:
             said: What belongs to it, of JSON's types.
 
         Returns:
-            The chain's new head.
+            The chain's new head; of one that is closed the last one.
 
         Raises:
             OSError: A full disk; the line is not in the chain.
@@ -111,6 +112,8 @@ class Chain:
         if not said.keys().isdisjoint(OWN):
             raise ValueError(f"{', '.join(OWN)} are the chain's")
         with self._lock:
+            if self._closed:
+                return self.head
             line = rfc8785.dumps(
                 {
                     "n": self.head.n + 1,
@@ -131,7 +134,9 @@ class Chain:
 
     def close(self) -> None:
         """Nothing more is put down."""
-        self._file.close()
+        with self._lock:
+            self._closed = True
+            self._file.close()
 
     def _append(self, line: bytes) -> None:
         if self._file.tell() >= self._file_bytes:
@@ -146,32 +151,52 @@ class Chain:
             self._file.truncate(at)
             raise
 
-    def _go_on(self) -> None:
-        """Find the newest line, and put it where it belongs if a process has died meanwhile."""
+    def _go_on(self) -> list[str]:
+        """Find the newest line, and put it where it belongs if a process has died meanwhile.
+
+        Returns:
+            Why lines may be missing, as after the loss of power; empty: none is.
+        """
         told = read_head(self.folder)
         lines = self._path.read_bytes() if self._path.exists() else b""
+        if told is None:
+            return self._cut_back() if lines or self._number > 1 else []
+        line, self.head = told
         whole, cut = lines.rpartition(b"\n")[::2]
         last = whole.rpartition(b"\n")[2]
-        if told is None:
-            if lines or self._number > 1:
-                raise StateError(f"{self.folder / 'head.json'} is missing or damaged; {_CURE}")
-            return
-        line, self.head = told
         if last == line and not cut:
-            return
-        if cut and not line.startswith(cut):
-            raise StateError(f"{self._path} ends with half a line that is not the newest; {_CURE}")
-        end = len(whole) + 1 if whole else 0
-        before = json.loads(line)["prev"]
-        if before != (hash_of(last) if whole else _last_of_file_before(self.folder, self._number)):
-            raise StateError(f"{self._path} does not end where head.json says; {_CURE}")
-        with open(self._path, "r+b" if self._path.exists() else "wb", opener=private) as file:
-            file.truncate(end)
-            file.seek(end)
-            file.write(line + b"\n")
+            return []
+        _, before = _end_before(self.folder, self._number)
+        if line.startswith(cut) and json.loads(line)["prev"] == (
+            hash_of(last) if whole else before
+        ):
+            with open(self._path, "r+b" if self._path.exists() else "wb", opener=private) as file:
+                file.truncate(len(lines) - len(cut))
+                file.seek(0, os.SEEK_END)
+                file.write(line + b"\n")
+            return []
+        return self._cut_back()
 
-
-_CURE = "look with `audit verify`; to begin anew, move the folder away, where it can be looked at"
+    def _cut_back(self) -> list[str]:
+        """Go back to the newest line that follows on those before; what is cut off is put aside."""
+        while True:
+            data = self._path.read_bytes() if self._path.exists() else b""
+            n, before = _end_before(self.folder, self._number)
+            good = 0
+            for line in data.split(b"\n")[:-1]:
+                if (said := said_by(line)) is None or (said["n"], said["prev"]) != (n + 1, before):
+                    break
+                n, before, good = n + 1, hash_of(line), good + len(line) + 1
+            if good < len(data):
+                with open(self._path.with_suffix(".torn"), "ab", opener=private) as file:
+                    file.write(data[good:])
+                os.truncate(self._path, good)
+            if good or self._number == 1:
+                break
+            self._path.unlink(missing_ok=True)
+            self._number -= 1
+        self.head = Head(n, before)
+        return [f"line {n} is the newest that was whole; those after it, if any, are lost"]
 
 
 def files(folder: Path) -> list[Path]:
@@ -183,28 +208,41 @@ def _number(path: Path) -> int:
     return int(path.stem)
 
 
-def _last_of_file_before(folder: Path, number: int) -> str:
+def _end_before(folder: Path, number: int) -> tuple[int, str]:
+    """Number and hash of the last line before a file."""
     path = folder / f"{number - 1:06d}.jsonl"
-    if not path.exists():
-        return FIRST
-    return hash_of(path.read_bytes().rstrip(b"\n").rpartition(b"\n")[2])
+    last = path.read_bytes().rstrip(b"\n").rpartition(b"\n")[2] if path.exists() else b""
+    said = said_by(last)
+    return (0, FIRST) if said is None else (said["n"], hash_of(last))
 
 
-def _key(folder: Path) -> Ed25519PrivateKey:
-    path = folder / "key.pem"
-    if not path.exists():
-        key = Ed25519PrivateKey.generate()
-        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        _replace(folder / "public.pem", public)
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        _replace(path, pem)
+def said_by(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None: it is none of a chain."""
     try:
-        key_there = load_pem_private_key(path.read_bytes(), None)
-    except ValueError:
-        raise StateError(f"{path} is damaged; {_CURE}") from None
-    if not isinstance(key_there, Ed25519PrivateKey):
-        raise StateError(f"{path} is no Ed25519 key; {_CURE}")
-    return key_there
+        said = json.loads(line)
+        if rfc8785.dumps(said) == line and isinstance(said["n"], int) and said["prev"]:
+            return dict(said)
+    except GARBLED:
+        pass
+    return None
+
+
+def _key(folder: Path) -> tuple[Ed25519PrivateKey, bool]:
+    """The key that signs, and whether it is there in the place of a damaged one."""
+    path, damaged = folder / "key.pem", False
+    if path.exists():
+        try:
+            key = load_pem_private_key(path.read_bytes(), None)
+            if isinstance(key, Ed25519PrivateKey):
+                return key, False
+        except ValueError:
+            pass
+        damaged = True
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    _replace(folder / "public.pem", public)
+    _replace(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return key, damaged
 
 
 def _as_file(line: bytes, head: Head) -> bytes:

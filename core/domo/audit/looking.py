@@ -62,6 +62,9 @@ def report(folder: Path, other: Path | None = None) -> Iterator[str]:
     _see(folder)
     head = verify(folder)
     yield f"whole: {counted(head.n, 'line')}, the newest is {head.hash}"
+    for line in read(folder):
+        if line.said["what"] == "recovered":
+            yield f"lines may be missing before line {line.said['n']}: {line.said['why']}"
     if other is None:
         yield "the other end's record would show whether lines were cut off: --other FOLDER"
         return

@@ -1,18 +1,15 @@
 """Whether a chain is as it was written: every line, its order, its end, its signature."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from domo.audit.chain import FIRST, Head, files, hash_of, read_head
+from domo.audit.chain import FIRST, Head, files, hash_of, read_head, said_by
 from domo.errors import StateError
-from domo.names import GARBLED
 
 
 class BrokenChainError(StateError):
@@ -65,13 +62,9 @@ def read(folder: Path) -> Iterator[Line]:
 
 
 def _said(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        said = json.loads(line)
-        if rfc8785.dumps(said) == line and isinstance(said["n"], int) and said["prev"]:
-            return dict(said)
-    except GARBLED:
-        pass
-    raise BrokenChainError(f"{where}: was changed: it is no line of a chain")
+    if (said := said_by(line)) is None:
+        raise BrokenChainError(f"{where}: was changed: it is no line of a chain")
+    return said
 
 
 def verify(folder: Path, key: bytes | None = None, known: Sequence[Head] = ()) -> Head:

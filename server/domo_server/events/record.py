@@ -5,7 +5,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from domo.audit.chain import Chain, Head
+from domo.audit.chain import FOLDER, Chain, Head
+from domo.errors import StateError
 from domo.model.flat import byte_view
 from domo_server.store.checkpoint import Checkpoint
 
@@ -25,11 +26,15 @@ class Record:
         folder: The state folder.
 
     Raises:
-        StateError: The chain is damaged.
+        StateError: It cannot be written to.
     """
 
     def __init__(self, folder: Path):
-        self._chain = Chain(folder)
+        try:
+            self._chain = Chain(folder)
+        except OSError as error:
+            where = folder / FOLDER
+            raise StateError(f"{where}: cannot be written to: {error.strerror}") from None
         self._keys: dict[str, bytes] = {}  # of silos, as they have told them last
 
     @property

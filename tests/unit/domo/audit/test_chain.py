@@ -12,8 +12,8 @@ import rfc8785
 
 from domo.audit import chain as chains
 from domo.audit.chain import FOLDER, Chain, Head, files, hash_of, read_head
+from domo.audit.looking import report
 from domo.audit.verify import BrokenChainError, read, verify
-from domo.errors import StateError
 
 NUM_LINES, NUM_EDITS = 6, 10_000
 
@@ -199,18 +199,49 @@ def test_a_process_that_dies_at_any_instant_leaves_a_whole_chain(
     assert verify(folder).n == 5
 
 
-@pytest.mark.parametrize("damage", ["head", "tail", "key"])
-def test_one_that_is_damaged_is_not_written_on(damage: str, tmp_path: Path) -> None:
-    folder = grown(tmp_path, 4, 10**6)
+@pytest.mark.parametrize(
+    ("damage", "left"), [("head", 6), ("tail", 2), ("half", 3), ("file", 2), ("key", 6), ("all", 0)]
+)
+def test_what_the_loss_of_power_took_is_said_and_it_goes_on(
+    damage: str, left: int, tmp_path: Path
+) -> None:
+    folder = grown(tmp_path, 6, 400)
+    assert [len(p.read_bytes().splitlines()) for p in files(folder)] == [2, 2, 2]
+    first, second, third = files(folder)
     if damage == "head":
-        (folder / "head.json").write_text("{}")
+        (folder / "head.json").write_bytes(b"")
     elif damage == "tail":
-        path = files(folder)[-1]
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+        third.unlink()
+        second.write_bytes(b"")
+    elif damage == "half":
+        third.unlink()
+        second.write_bytes(second.read_bytes()[:-10])
+    elif damage == "file":
+        second.unlink()
+        third.unlink()
+    elif damage == "key":
+        (folder / "key.pem").write_bytes(b"")
     else:
-        (folder / "key.pem").write_text("-")
-    with pytest.raises(StateError, match="audit verify"):
-        Chain(tmp_path)
+        for path in (first, second, third):
+            path.write_bytes(b"")
+    with closing(Chain(tmp_path)) as chain:
+        assert chain.head.n == left + 1
+        chain.add("update", run="y")
+    assert verify(folder).n == left + 2
+    line = [told.said for told in read(folder)][left]
+    assert line["what"] == "recovered"
+    assert "lost" in line["why"] or "key" in line["why"]
+    text = "\n".join(report(folder))
+    assert f"lines may be missing before line {left + 1}" in text
+    assert (folder / "000002.torn").exists() == (damage == "half")
+
+
+def test_a_chain_that_is_closed_takes_nothing(tmp_path: Path) -> None:
+    chain = Chain(tmp_path)
+    head = chain.add("update", run="x")
+    chain.close()
+    assert chain.add("update", run="y") == head
+    assert verify(tmp_path / FOLDER) == head
 
 
 def test_the_head_says_the_newest_line(tmp_path: Path) -> None:
