@@ -352,15 +352,23 @@ def test_a_full_disk_hides_nothing_and_keeps_nobody_from_stopping(
 # a silo's
 
 
-def test_a_silo_with_a_full_disk_says_so_and_goes_on(disk: Disk, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "rules", ["open", "min_batch = 1\nmin_samples_per_update = 1\nmin_silos = 2"]
+)
+def test_a_silo_with_a_full_disk_says_so_and_goes_on(
+    rules: str, disk: Disk, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(rules if rules != "open" else "")
+    given = rules if rules == "open" else policy
     scene = Scene(tmp_path)
     scene.hold(A, 0)
     scene.hold(B, 0)
     failed = f"; site-a failed: OSError ({FULL})"
     with coordinator(tmp_path, scene.run) as server:
         path = f"/runs/{server.run_ids[0]}"
-        a = Agent(server.address, A, disk.folder, scene.options(0))
-        b = Agent(server.address, B, tmp_path, scene.options(1))
+        a = Agent(server.address, A, disk.folder, scene.options(0), policy=given)
+        b = Agent(server.address, B, tmp_path, scene.options(1), policy=given)
         try:
             # no room for the update, which waits in memory
             server.until(f"/silos/{A}", lambda silo: silo["num_samples"] == 20)

@@ -100,4 +100,7 @@ class Day:
 
     def _write(self, counted: _Counted) -> None:
         self._counted = counted
-        replace(self._path, json.dumps(counted.model_dump()).encode())
+        try:
+            replace(self._path, json.dumps(counted.model_dump()).encode())
+        except OSError as error:  # a full disk; what is in memory counts
+            log.warning("%s: %s; a restart would count less", self._path, error.strerror)

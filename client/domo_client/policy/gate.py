@@ -1,6 +1,7 @@
 """A silo's policy at work: asked of each run, of its model, its data, and of each round."""
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,7 +21,10 @@ from domo_client.policy.policy import Chosen, Policy
 from domo_client.policy.rules import of_data, of_round, refusal, verdicts
 from domo_client.policy.secret import Secret
 
+BEGUN = "policy-begun"
+"""File of the runs whose first model this silo has seen, where the policy has a list of them."""
 MB = 1e6
+log = logging.getLogger(__name__)
 
 
 def sha256_of(vector: Tensor) -> str:
@@ -100,7 +104,11 @@ class Gate:
         said = self._approvals.said(run_id, config.digest)
         if said is not None:
             return "" if said.answer == "yes" else "its operator has refused it"
-        asked = self._approvals.ask(run_id, config, time.time())
+        try:
+            asked = self._approvals.ask(run_id, config, time.time())
+        except OSError as error:  # a full disk: nobody can be asked yet
+            log.warning("the run %s cannot be put to this silo's user: %s", run_id, error.strerror)
+            return ""
         within_s = self.policy.approve_within_s
         late = time.time() - asked.at > within_s
         return f"nobody at this silo has approved it within {duration(within_s)}" if late else ""
@@ -200,13 +208,16 @@ class Gate:
 
     def _saw(self, run: str) -> bool:
         try:
-            return run in (self._folder / "policy-begun").read_text(encoding="utf-8").splitlines()
+            return run in (self._folder / BEGUN).read_text(encoding="utf-8").splitlines()
         except OSError:
             return False
 
     def _note_begun(self, run: str) -> None:
-        with (self._folder / "policy-begun").open("a", encoding="utf-8") as file:
-            file.write(f"{run}\n")
+        try:
+            with (self._folder / BEGUN).open("a", encoding="utf-8") as file:
+                file.write(f"{run}\n")
+        except OSError as error:  # a full disk
+            log.warning("after a restart this silo will not go on with %s: %s", run, error.strerror)
 
     def of_today(self, update: str, trains: bool, tests: bool) -> Waits | None:
         """Why a round has to wait; None: it need not.

@@ -31,15 +31,18 @@ class Secret:
         folder: The silo's state folder.
 
     Raises:
-        StateError: The file is damaged: with a new one the same updates would come out otherwise.
+        StateError: The file cannot be made, or is damaged: with a new one the same updates would
+            come out otherwise.
     """
 
     def __init__(self, folder: Path):
         path = folder / FILE
-        if not path.exists():
-            replace(path, secrets.token_hex(KEY_SIZE).encode(), durable=True)
         try:
+            if not path.exists():
+                replace(path, secrets.token_hex(KEY_SIZE).encode(), durable=True)
             self._key = bytes.fromhex(path.read_text(encoding="ascii"))
+        except OSError as error:
+            raise StateError(f"{path}: {error.strerror}") from None
         except ValueError:
             self._key = b""
         if len(self._key) != KEY_SIZE:
