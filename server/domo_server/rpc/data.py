@@ -152,8 +152,13 @@ class DataServicer:
             try:
                 return await self._receive(run, session, header, messages, progress)
             except (CoordinatorUnavailableError, OSError) as error:
-                if run.receiver.wants(silo_id, r):  # else the round's folder may be gone
+                if run.receiver.wants(silo_id, r):
                     run.receiver.note_disk(said_by_disk(error))
+                elif isinstance(
+                    error, OSError
+                ):  # the round's folder is gone, and the round with it
+                    text = f"round {r + 1} is over"
+                    return pb.SubmitResponse(state=pb.STALE, text=text).SerializeToString()
                 raise
             except DomoError as error:
                 refuse(run, session, "update", str(error), code=error.code)
