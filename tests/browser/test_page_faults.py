@@ -193,7 +193,7 @@ def test_going_away_and_back_holds_no_connections(browser: Page) -> None:
         browser.driver.get(f"{browser.url}/api/v1/docs")
     browser.driver.back()
     browser.until(lambda: browser.text("#link") == "Live", "live again")
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def speed(words: str) -> float:
