@@ -1,17 +1,13 @@
 """What a silo puts down of itself: the lines of its audit chain."""
 
 import hashlib
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from domo.audit.chain import FOLDER, Chain, Head
-from domo.errors import StateError
+from domo.audit.chain import Chain, Head
 from domo.metrics.numbers import numbers_of
 from domo.metrics.table import Measured
-
-log = logging.getLogger(__name__)
 
 
 class Record:
@@ -28,11 +24,7 @@ class Record:
     """
 
     def __init__(self, folder: Path):
-        try:
-            self._chain = Chain(folder)
-        except OSError as error:
-            where = folder / FOLDER
-            raise StateError(f"{where}: cannot be written to: {error.strerror}") from None
+        self._chain = Chain(folder)
         self._to_tell, self._model, self._their_key = False, "", b""
 
     @property
@@ -76,10 +68,7 @@ class Record:
 
     def note(self, what: str, **said: Any) -> None:
         """Put down what is worth knowing, if it can be."""
-        try:
-            self._chain.add(what, **said)
-        except (OSError, ValueError) as error:
-            log.warning("the audit record takes no line (%s): %s", what, error)
+        self._chain.note(what, **said)
 
     def head_to_tell(self) -> Head | None:
         """The newest line, where the coordinator has not been told since an update was made."""

@@ -12,9 +12,9 @@ that has become long is followed by another one, and the chain goes on in it.
 
 import hashlib
 import json
+import logging
 import os
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +29,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from domo.errors import StateError
 from domo.names import GARBLED
 from domo.storage.state_folder import private
+
+log = logging.getLogger(__name__)
 
 FOLDER = "audit"
 FIRST = "0" * 64
@@ -72,11 +75,18 @@ class Chain:
         file_bytes: Size from which on a file is followed by another one.
 
     Raises:
-        OSError: A full disk, or a folder that cannot be written to.
+        StateError: It cannot be written to, as on a full disk.
     """
 
     def __init__(self, folder: Path, file_bytes: int = FILE_BYTES):
         self.folder, self._file_bytes = folder / FOLDER, file_bytes
+        try:
+            self._open()
+        except OSError as error:
+            text = f"{self.folder}: cannot be written to: {error.strerror}"
+            raise StateError(text) from None
+
+    def _open(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._key, new_key = _key(self.folder)
@@ -117,9 +127,7 @@ class Chain:
             line = rfc8785.dumps(
                 {
                     "n": self.head.n + 1,
-                    "at": datetime.fromtimestamp(time.time(), UTC).isoformat(
-                        timespec="milliseconds"
-                    ),
+                    "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "what": what,
                     "prev": self.head.hash,
                     **said,
@@ -131,6 +139,13 @@ class Chain:
             self._append(line)
             self.head = head
             return head
+
+    def note(self, what: str, **said: Any) -> None:
+        """Put down what is worth knowing, if it can be; else the log says so."""
+        try:
+            self.add(what, **said)
+        except (OSError, ValueError) as error:
+            log.warning("the audit record takes no line (%s): %s", what, error)
 
     def close(self) -> None:
         """Nothing more is put down."""

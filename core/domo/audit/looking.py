@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from domo.audit.chain import OWN, Head
-from domo.audit.verify import BrokenChainError, check_signature, read, verify
+from domo.audit.verify import BrokenChainError, check_signature, public_key, read, verify
 from domo.errors import ConfigError
 from domo.names import one_line
 from domo.ops.words import counted
@@ -88,10 +88,10 @@ def compare(folder: Path, other: Path, head: Head) -> Compared:
         BrokenChainError: The other end was told a line that is not in the chain, or an update
             differs.
     """
-    key = (folder / "public.pem").read_bytes()
+    key = public_key(folder)
     ours, theirs = ([line.said for line in read(at)] for at in (folder, other))
-    known = list(_heads_of(theirs, _raw(key)))
-    verify(folder, _raw(key), known)
+    known = list(_heads_of(theirs, key))
+    verify(folder, key, known)
     updates = [_updates(said) for said in (ours, theirs)]
     both = updates[0].keys() & updates[1].keys()
     for run_id, r, silo in sorted(both):
@@ -130,15 +130,6 @@ def _updates(said: list[dict[str, Any]]) -> dict[Place, set[str]]:
             place = line["run"], line["round"], line.get("silo", name)
             found.setdefault(place, set()).add(line["sha256"])
     return found
-
-
-def _raw(pem: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    key = load_pem_public_key(pem)
-    assert isinstance(key, Ed25519PublicKey)
-    return key.public_bytes_raw()
 
 
 def _see(folder: Path) -> None:

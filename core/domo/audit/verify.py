@@ -96,7 +96,7 @@ def verify(folder: Path, key: bytes | None = None, known: Sequence[Head] = ()) -
             f"it ends with line {len(hashes) - 1}, and its head is line {head.n}: lines were cut "
             "off, or added"
         )
-    check_signature(head, key if key is not None else _public_key(folder))
+    check_signature(head, key if key is not None else public_key(folder))
     for other in known:
         if other.n >= len(hashes) or hashes[other.n] != other.hash:
             raise BrokenChainError(
@@ -123,7 +123,12 @@ def check_signature(head: Head, key: bytes) -> None:
         raise BrokenChainError(text) from None
 
 
-def _public_key(folder: Path) -> bytes:
+def public_key(folder: Path) -> bytes:
+    """The key of a chain, 32 bytes, from public.pem.
+
+    Raises:
+        BrokenChainError: It is missing or damaged.
+    """
     try:
         key = load_pem_public_key((folder / "public.pem").read_bytes())
         assert isinstance(key, Ed25519PublicKey)

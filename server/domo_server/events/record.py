@@ -3,10 +3,8 @@
 import hashlib
 import logging
 from pathlib import Path
-from typing import Any
 
-from domo.audit.chain import FOLDER, Chain, Head
-from domo.errors import StateError
+from domo.audit.chain import Chain, Head
 from domo.model.flat import byte_view
 from domo_server.store.checkpoint import Checkpoint
 
@@ -30,11 +28,7 @@ class Record:
     """
 
     def __init__(self, folder: Path):
-        try:
-            self._chain = Chain(folder)
-        except OSError as error:
-            where = folder / FOLDER
-            raise StateError(f"{where}: cannot be written to: {error.strerror}") from None
+        self._chain = Chain(folder)
         self._keys: dict[str, bytes] = {}  # of silos, as they have told them last
 
     @property
@@ -49,7 +43,7 @@ class Record:
 
     def event(self, kind: str, text: str, run_id: str | None, silo_id: str | None) -> None:
         """Something has happened, in words."""
-        self._note("event", kind=kind, text=text, run=run_id, silo=silo_id)
+        self._chain.note("event", kind=kind, text=text, run=run_id, silo=silo_id)
 
     def update(self, run_id: str, round_index: int, silo_id: str, path: Path) -> None:
         """An update is accepted.
@@ -68,27 +62,23 @@ class Record:
             log.warning("an update of %s cannot be put down: %s", silo_id, error.strerror)
             return
         said = {"run": run_id, "round": round_index, "silo": silo_id}
-        self._note("update", **said, sha256=digest, bytes=size)
+        self._chain.note("update", **said, sha256=digest, bytes=size)
 
     def model(self, run_id: str, made: Checkpoint) -> None:
         """A server model is made."""
         view = byte_view(made["x"])
         digest = hashlib.sha256(view).hexdigest()
-        self._note("model", run=run_id, model=made.round_index, sha256=digest, bytes=len(view))
+        self._chain.note(
+            "model", run=run_id, model=made.round_index, sha256=digest, bytes=len(view)
+        )
 
     def told(self, silo_id: str, head: Head, key: bytes) -> None:
         """A silo has told the head of its own chain."""
         new = {} if self._keys.get(silo_id) == key else {"key": key.hex()}
         self._keys[silo_id] = key
         said = {"n_of": head.n, "hash": head.hash, "signature": head.signature.hex()}
-        self._note("head", silo=silo_id, **new, **said)
+        self._chain.note("head", silo=silo_id, **new, **said)
 
     def close(self) -> None:
         """Nothing more is put down."""
         self._chain.close()
-
-    def _note(self, what: str, **said: Any) -> None:
-        try:
-            self._chain.add(what, **said)
-        except (OSError, ValueError) as error:
-            log.warning("the audit record takes no line (%s): %s", what, error)

@@ -99,15 +99,13 @@ def _rows(r: Results, panel: Panel, ax: Any) -> None:
         for row in r.rows(panel.name)
     }
     good = {name: v for name, v in done.items() if v and all(map(math.isfinite, v))}
-    for at, (name, values) in enumerate(
-        sorted(good.items(), key=lambda item: statistics.fmean(item[1]))
-    ):
-        mean, std = statistics.fmean(values), spread(values)
+    names = sorted(good, key=lambda name: statistics.fmean(good[name]))
+    for at, name in enumerate(names):
+        mean, std = statistics.fmean(good[name]), spread(good[name])
         colour = OURS if name.startswith("DOMO") else THEIRS
         ax.errorbar(mean, at, xerr=std, color=colour, marker="o", capsize=3, markersize=4)
         text = f"{mean:.2f} {PLUS_MINUS} {std:.2f}"
         ax.annotate(text, (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize=7)
-    names = sorted(good, key=lambda name: statistics.fmean(good[name]))
     ax.set_yticks(range(len(names)), names, fontsize=7)
     ax.set_xlabel("test accuracy, %")
     ax.set_title(panel.name, fontsize=10)
